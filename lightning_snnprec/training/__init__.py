@@ -1,0 +1,1 @@
+"""What runs inside a Lightning Trainer: the plugin, the strategies, the LightningModule, and recipe building."""
