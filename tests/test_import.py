@@ -7,7 +7,17 @@ import sys
 
 import pytest
 
-_BLOCK = "import sys; sys.modules.update(dict.fromkeys({names!r}))\n"
+_BLOCK = """
+import importlib.metadata, sys
+names = {names!r}
+installed = importlib.metadata.distribution
+def distribution(name):
+    if name in names:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return installed(name)
+importlib.metadata.distribution = distribution
+sys.modules.update(dict.fromkeys(names))
+"""
 _TIMED = "import time; start = time.perf_counter(); import {modules}; print(time.perf_counter() - start)"
 
 

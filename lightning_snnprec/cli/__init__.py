@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb is None:
         complain(unknown_verb(given[0]))
         return USAGE_STATUS
-    if verb.takes_overrides and any(token in ("-h", "--help") for token in given[1:]) or given[1:] in (["-h"], ["--help"]):
+    asks_help = [word in ("-h", "--help") for word in given[1:]]
+    if any(asks_help if verb.takes_overrides else asks_help[:1]):
         say(verb.help())
         return 0
     return _run(verb.module, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,11 @@ _WITH_VALUE = frozenset(
     | {"--experimental-rerun"}
 )
 _MULTIRUN = frozenset({"-m", "--multirun"})
-_FLAGS = _WITH_VALUE | _MULTIRUN | {"--resolve", "-r", "--run", "-i", "--info", "-sc", "--shell-completion", "--hydra-help", "--version"}
+_FLAGS = (
+    _WITH_VALUE
+    | _MULTIRUN
+    | {"--resolve", "-r", "--run", "-i", "--info", "-sc", "--shell-completion", "--hydra-help", "--version"}
+)
 _CONFIG_NAME = ("-cn", "--config-name", "-cp", "--config-path")
 _PLACES = {"fit": "resume", "validate": "checkpoint", "test": "checkpoint", "predict": "checkpoint"}
 
@@ -75,7 +80,8 @@ def parse(arguments: Sequence[str]) -> Request:
 
 def quoted(path: Path) -> str:
     """A path as a quoted string in Hydra's grammar."""
-    return "'" + str(path).replace("'", "\\'") + "'"
+    # Backslashes are themselves, except before a quote, the closing one included.
+    return "'" + re.sub(r"(\\*)('|$)", lambda run: run[1] * 2 + ("\\'" if run[2] else ""), str(path)) + "'"
 
 
 def _take(request: Request, rest: list[str]) -> tuple[Request, list[str]]:
@@ -99,7 +105,9 @@ def _take(request: Request, rest: list[str]) -> tuple[Request, list[str]]:
     if word.startswith("-"):
         if name not in _FLAGS:
             hint = near_names(name, [*_FLAGS, "--resume"], at_most=1)
-            raise UserError(f"snnprec {request.verb} has no flag {name!r}; {hint or f'see snnprec {request.verb} --help'}")
+            raise UserError(
+                f"snnprec {request.verb} has no flag {name!r}; {hint or f'see snnprec {request.verb} --help'}"
+            )
         return replace(request, flags=(*request.flags, word)), after
     return _take_word(request, word, name, value), after
 
@@ -118,7 +126,10 @@ def _take_word(request: Request, word: str, name: str, value: str) -> Request:
 def _is_place(word: str) -> bool:
     if word.startswith(("-", "~", "+")):
         return False
-    return "=" not in word or Path(word).expanduser().exists() or word.endswith(".ckpt") and "/" in word.partition("=")[0]
+    if "=" not in word or Path(word).expanduser().exists():
+        return True
+    # A checkpoint's own name may hold "=", as in runs/x/epoch=3.ckpt; an override's key holds no slash.
+    return word.endswith(".ckpt") and "/" in word.partition("=")[0]
 
 
 def _placed(request: Request, place: str) -> Request:
@@ -134,7 +145,9 @@ def _check_place(request: Request, name: str, word: str) -> None:
     if allowed == name:
         return
     verbs = " and ".join(f"snnprec {verb}" for verb, key in _PLACES.items() if key == name)
-    instead = {"resume": "; did you mean --resume PATH?", "checkpoint": "; write the checkpoint itself"}.get(allowed or "", "")
+    instead = {"resume": "; did you mean --resume PATH?", "checkpoint": "; write the checkpoint itself"}.get(
+        allowed or "", ""
+    )
     raise UserError(f"{word} is for {verbs}, not for snnprec {request.verb}{instead}")
 
 
@@ -143,7 +156,6 @@ def _stray(verb: str, word: str) -> str:
         if word in group_options(group):
             return f"snnprec {verb} does not take the word {word!r}; did you mean {group}={word}?"
     hint = near_names(word, [option for group in recipe_groups() for option in group_options(group)], at_most=1)
-    return (
-        f"snnprec {verb} does not take the word {word!r}: an override looks like trainer.max_epochs=3"
-        + (f"; {hint}" if hint else "")
+    return f"snnprec {verb} does not take the word {word!r}: an override looks like trainer.max_epochs=3" + (
+        f"; {hint}" if hint else ""
     )

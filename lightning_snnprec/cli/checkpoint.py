@@ -63,7 +63,9 @@ def check_something_left(content: Mapping[str, Any], trainer: Trainer, path: Pat
     Raises:
         UserError: saying which key to raise.
     """
-    epochs = content.get("loops", {}).get("fit_loop", {}).get("epoch_progress", {}).get("current", {}).get("processed", 0)
+    epochs = (
+        content.get("loops", {}).get("fit_loop", {}).get("epoch_progress", {}).get("current", {}).get("processed", 0)
+    )
     steps = content.get("global_step", 0)
     if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= epochs:
         limit, done = "trainer.max_epochs", epochs

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions, version
 
 import torch
 
@@ -17,7 +17,16 @@ from lightning_snnprec.config.location import group_options, recipes_dir
 from lightning_snnprec.config.schema import plain_recipe, precision_of
 from lightning_snnprec.precision import Facts, probe, refusals
 
-_PACKAGES = ("lightning-snnprec", "torch", "lightning", "torchmetrics", "hydra-core", "omegaconf", "numpy", "scikit-learn")
+_PACKAGES = (
+    "lightning-snnprec",
+    "torch",
+    "lightning",
+    "torchmetrics",
+    "hydra-core",
+    "omegaconf",
+    "numpy",
+    "scikit-learn",
+)
 _OPTIONAL = {
     "triton": ("triton", "fused neuron kernels and FP8 through this project's own kernels"),
     "transformer_engine": ("fp8", "FP8 through Transformer Engine"),
@@ -66,7 +75,9 @@ def _verdicts(facts: Facts) -> list[tuple[str, str]]:
     for option in group_options("precision"):
         precision = precision_of(plain_recipe(compose_recipe([f"precision={option}"])))
         reasons = refusals(precision, facts)
-        rows.append((f"precision={option}", "no\n" + "\n".join(f"- {reason}" for reason in reasons) if reasons else "yes"))
+        rows.append(
+            (f"precision={option}", "no\n" + "\n".join(f"- {reason}" for reason in reasons) if reasons else "yes")
+        )
     return sorted(rows, key=lambda row: row[1] != "yes")
 
 
@@ -77,11 +88,10 @@ def _optional(package: str, extra: str, use: str) -> tuple[str, str]:
 
 
 def _version(package: str) -> str:
-    for name in (package, package.replace("_", "-")):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
+    names = (package, package.replace("_", "-"))
+    found = [version(name) for name in names if any(distributions(name=name))]
+    if found:
+        return found[0]
     return "run from its source, not installed" if package == "lightning-snnprec" else "installed"
 
 

@@ -106,6 +106,6 @@ def _check_one_process(job: Job, made: Run) -> None:
 def _check_folder(job: Job, *, resumed: bool) -> None:
     if is_first_process() and not resumed and (job.folder / RECIPE_FILE).exists():
         raise UserError(
-            f"the folder {job.folder} holds a run already; continue it with snnprec fit --resume {job.folder}, or choose "
-            "another run_dir"
+            f"the folder {job.folder} holds a run already; continue it with snnprec fit --resume {job.folder}, "
+            "or choose another run_dir"
         )

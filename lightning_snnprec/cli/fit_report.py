@@ -13,7 +13,6 @@ from lightning_snnprec.cli.terminal import is_first_process, say, show_rows
 from lightning_snnprec.config.stored import CHECKPOINT_FOLDER, LAST
 from lightning_snnprec.training.build import Run
 
-
 _RATE = "val_firing_rate"
 
 
@@ -80,6 +79,10 @@ def _firing_rates(made: Run) -> list[tuple[str, str]]:
     overall = metrics.get(_RATE)
     if overall is None:
         return []
-    layers = [f"{name.removeprefix(_RATE + '/')} {float(rate):.3f}" for name, rate in metrics.items() if name.startswith(f"{_RATE}/")]
+    layers = [
+        f"{name.removeprefix(_RATE + '/')} {float(rate):.3f}"
+        for name, rate in metrics.items()
+        if name.startswith(f"{_RATE}/")
+    ]
     lines = [f"{float(overall):.3f} spikes per neuron and time step, in validation", *layers]
     return [("firing rate", "\n".join(lines))]

@@ -79,10 +79,12 @@ def run_under_hydra(
         quieten_known_warnings()
         try:
             task(Job(recipe, Path(runtime.runtime.output_dir), swept))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised again, unchanged, on the other side of Hydra
             raise _Escape(error) from None
 
-    decorated = hydra.main(version_base=HYDRA_VERSION_BASE, config_path=str(recipes_dir()), config_name=config_name)(job)
+    decorated = hydra.main(version_base=HYDRA_VERSION_BASE, config_path=str(recipes_dir()), config_name=config_name)(
+        job
+    )
     sys.argv[:] = [_PARSING, *arguments]
     _set_full_error("1")
     try:

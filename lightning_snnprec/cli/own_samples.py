@@ -61,7 +61,9 @@ def _read(path: Path) -> np.ndarray[Any, Any]:
     except FileNotFoundError as error:
         raise UserError(f"input={path}: no such file") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"input={path} is not an .npz file of plain numbers, as np.savez(path, x=array) writes") from error
+        raise UserError(
+            f"input={path} is not an .npz file of plain numbers, as np.savez(path, x=array) writes"
+        ) from error
 
 
 def _checked(x_N: np.ndarray[Any, Any], shape: tuple[int, ...], path: Path) -> Tensor:
@@ -74,7 +76,9 @@ def _checked(x_N: np.ndarray[Any, Any], shape: tuple[int, ...], path: Path) -> T
     bad = np.flatnonzero(~((rows_N >= 0) & (rows_N <= 1)).all(axis=1))
     if len(bad):
         shown = ", ".join(map(str, bad[:_SHOWN])) + (f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else "")
-        nan = "NaN or Inf" if not np.isfinite(rows_N[bad]).all() else f"values from {rows_N.min():g} to {rows_N.max():g}"
+        nan = (
+            "NaN or Inf" if not np.isfinite(rows_N[bad]).all() else f"values from {rows_N.min():g} to {rows_N.max():g}"
+        )
         raise UserError(
             f"input={path}: x must hold intensities in 0..1, but {len(bad)} of {len(x_N)} rows have {nan}: {shown}"
         )

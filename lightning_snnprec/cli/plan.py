@@ -44,7 +44,9 @@ def _plan(job: Job) -> None:
     say()
     reasons = list(refusals(precision, facts))
     if precision.mode == "fp8" and not plan.converted:
-        reasons.append("mode='fp8' would convert no layer of this model, so nothing would run in FP8; use precision=bf16")
+        reasons.append(
+            "mode='fp8' would convert no layer of this model, so nothing would run in FP8; use precision=bf16"
+        )
     where = "this machine" if facts.here else facts.device_name
     if reasons:
         say(f"{where} would refuse mode={precision.mode!r}:")

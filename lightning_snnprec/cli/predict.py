@@ -48,7 +48,11 @@ def _predict(job: Job, made: Run, checkpoint: Path) -> None:
     batches = made.trainer.predict(made.module, datamodule=data, ckpt_path=checkpoint)
     arrays = _joined(batches)
     _write(arrays, output)
-    say(f"predictions: {shown(output)} (" + ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items()) + ")")
+    say(
+        f"predictions: {shown(output)} ("
+        + ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        + ")"
+    )
 
 
 def _output(recipe: DictConfig, folder: Path) -> Path:

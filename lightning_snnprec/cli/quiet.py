@@ -8,9 +8,14 @@ _IGNORED: tuple[tuple[str, type[Warning], str], ...] = (
     # Lightning 2.6.6 under torch 2.13: its own use of a deprecated name.
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning, r"lightning\.pytorch\.utilities\._pytree"),
     # The summary counts parameters at 32 bits, which is what they have here in every mode.
-    (r"Precision .* is not supported by the model summary", UserWarning, r"lightning\.pytorch\.utilities\.model_summary"),
-    # A resumed run goes on in its own folder.
-    (r"Checkpoint directory .* exists and is not empty", UserWarning, r"lightning\.pytorch\.callbacks\.model_checkpoint"),
+    (
+        r"Precision .* is not supported by the model summary",
+        UserWarning,
+        r"lightning\.pytorch\.utilities\.model_summary",
+    ),
+    # A resumed run goes on in its own folder; a checkpoint on its own may have come from another one.
+    (r"Checkpoint directory .* exists and is not empty", UserWarning, r"lightning\.pytorch\.callbacks"),
+    (r"The dirpath has changed from", UserWarning, r"lightning\.pytorch\.callbacks"),
 )
 
 

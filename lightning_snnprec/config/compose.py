@@ -41,7 +41,7 @@ def compose_recipe(
     try:
         with initialize_config_dir(version_base=HYDRA_VERSION_BASE, config_dir=str(folder)):
             return compose(config_name, overrides=[*search, *overrides])
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(composition_fault(error)) from error
 
 
@@ -122,7 +122,7 @@ def _missing_option(error: MissingConfigException) -> str:
 
 def _keys(node: Any, above: str) -> Iterator[str]:
     if isinstance(node, DictConfig):
-        for name in node:
-            key = f"{above}.{name}" if above else str(name)
+        for name in map(str, node):
+            key = f"{above}.{name}" if above else name
             yield key
             yield from _keys(node._get_node(name), key)

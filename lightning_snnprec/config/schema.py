@@ -84,12 +84,16 @@ def _key_faults(plain: Mapping[str, Any]) -> list[str]:
         if key not in known:
             hint = near_names(str(key), known) or f"the keys of a recipe are {', '.join(known)}"
             faults.append(f"the recipe has an unknown key {key!r}; {hint}")
-    for part in PARTS[:-1]:
-        if not isinstance(plain.get(part), Mapping):
-            faults.append(f"the recipe has no {part!r} part; add '- {part}: <option>' to its defaults list")
-    for part in ("model", "data", "trainer"):
-        if isinstance(plain.get(part), Mapping) and "_target_" not in plain[part]:
-            faults.append(f"the {part!r} part of the recipe has no '_target_', so nothing says which class to build")
+    faults += [
+        f"the recipe has no {part!r} part; add '- {part}: <option>' to its defaults list"
+        for part in PARTS[:-1]
+        if not isinstance(plain.get(part), Mapping)
+    ]
+    faults += [
+        f"the {part!r} part of the recipe has no '_target_', so nothing says which class to build"
+        for part in ("model", "data", "trainer")
+        if isinstance(plain.get(part), Mapping) and "_target_" not in plain[part]
+    ]
     return faults
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from lightning_snnprec.config.errors import UserError
 from lightning_snnprec.config.schema import PARTS, REQUESTS
@@ -18,6 +18,7 @@ from lightning_snnprec.config.schema import PARTS, REQUESTS
 RECIPE_FILE = "config.yaml"
 CHECKPOINT_FOLDER = "checkpoints"
 LAST = "last.ckpt"
+_HEADER = "# The recipe of this run. To continue it: snnprec fit --resume FOLDER, with the folder of this file.\n"
 _NOT_KEPT = ("run_dir", "allow_any_target", *REQUESTS)
 
 
@@ -53,10 +54,7 @@ def save_recipe(recipe: DictConfig, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path, aside = folder / RECIPE_FILE, folder / f".{RECIPE_FILE}.{os.getpid()}"
     try:
-        aside.write_text(
-            f"# The recipe of this run. To continue it: snnprec fit --resume FOLDER, with the folder of this file.\n{OmegaConf.to_yaml(kept)}",
-            encoding="utf-8",
-        )
+        aside.write_text(_HEADER + OmegaConf.to_yaml(kept), encoding="utf-8")
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)

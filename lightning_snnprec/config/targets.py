@@ -144,7 +144,9 @@ def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
 def _type_fault(key: str, value: Any, hint: Any) -> list[str]:
     """A fault where a plain value has none of the plain types of its annotation; other annotations are not judged."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if not isinstance(value, str | int | float | bool | None) or not all(kind in _PLAIN + _NEVER_PLAIN for kind in kinds):
+    if not isinstance(value, str | int | float | bool | None) or not all(
+        kind in _PLAIN + _NEVER_PLAIN for kind in kinds
+    ):
         return []
     kinds = tuple(kind for kind in kinds if kind in _PLAIN)
     fits = [kind for kind in kinds if type(value) is kind or (kind is float and type(value) is int)]

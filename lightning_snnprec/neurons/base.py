@@ -120,8 +120,10 @@ class BaseNode(nn.Module, ABC):
     def _forward_sequence(self, x_TBN: Tensor) -> Tensor:
         check_input(x_TBN, sequence=True)
         v = self._initial_membrane(x_TBN, x_TBN.shape[1:])
-        spikes, self.v, v_seq = run_sequence(self.dynamics(), x_TBN, v, self.store_v_seq)
-        self._v_seq = [] if v_seq is None else [v_seq]
+        spikes, v, v_seq = run_sequence(self.dynamics(), x_TBN, v, self.store_v_seq)
+        # torch.export warns of every attribute that is set; one that no forward reads can be left out.
+        if self.carries or not torch.compiler.is_exporting():
+            self.v, self._v_seq = v, [] if v_seq is None else [v_seq]
         return spikes
 
     def _forward_step(self, x_BN: Tensor) -> Tensor:

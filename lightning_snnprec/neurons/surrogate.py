@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lightning_snnprec.neurons.params import flag_fault, number_fault, raise_faults
@@ -203,7 +202,8 @@ class SoftSign(Surrogate):
     @staticmethod
     def primitive(u: Tensor, alpha: float) -> Tensor:
         """The softsign of alpha u, scaled and shifted to lie between 0 and 1."""
-        return (F.softsign(alpha * u) + 1.0) / 2.0
+        # Not through alpha u, which may overflow.
+        return (u / (1.0 / alpha + u.abs()) + 1.0) / 2.0
 
 
 class SuperSpike(Surrogate):

@@ -27,7 +27,8 @@ class FiringRate(Metric):
 
     Counting happens in forward hooks that exist only inside `with metric.watch(net):`, so the network can be
     copied and pickled at any other time. A layer is every `lightning_snnprec.neurons` neuron, under its module
-    name. Nothing waits for the device before `compute`. Counts are int64, and add up over processes.
+    name. Nothing waits for the device before `compute`. Counts are int64, and add up over processes. A
+    `torch.compile`d network runs eagerly while it is watched.
 
     Args:
         net: the network whose neurons are named; no reference to it is kept.
@@ -105,7 +106,11 @@ class FiringRate(Metric):
 
 
 def _neurons(net: nn.Module) -> dict[str, BaseNode]:
-    return {name: module for name, module in net.named_modules() if isinstance(module, BaseNode)}
+    return {
+        name.replace("_orig_mod.", ""): module  # torch.compile's wrapper puts that into every name
+        for name, module in net.named_modules()
+        if isinstance(module, BaseNode)
+    }
 
 
 def _count(counts: dict[str, list[Tensor]], name: str, neuron: nn.Module, inputs: object, spikes: Tensor) -> None:

@@ -22,7 +22,9 @@ def failed_trials(model: DictConfig) -> Iterator[tuple[str, Exception]]:
         Key and exception of each whose settings its class refuses, such as a negative learning rate.
     """
     parameter = torch.nn.Parameter(torch.zeros(1))
-    factories = {str(key): node for key, node in model.items() if isinstance(node, DictConfig) and node.get("_partial_")}
+    factories = {
+        str(key): node for key, node in model.items() if isinstance(node, DictConfig) and node.get("_partial_")
+    }
     for kind, argument in ((Optimizer, [parameter]), (LRScheduler, SGD([parameter], lr=0.1))):
         for key, node in factories.items():
             target = hydra.utils.get_object(node["_target_"])

@@ -88,6 +88,9 @@ class SNNClassifier(LightningModule):
         self.val_firing_rate = FiringRate(net)
         self.test_firing_rate = FiringRate(net)
 
+    # A compiled module cannot trace Lightning 2.6.6's `log` under torch 2.12 and 2.13 (Lightning issue 21836).
+    log = torch.compiler.disable(LightningModule.log)  # type: ignore[no-untyped-call]
+
     @override
     def forward(self, x: Tensor) -> Tensor:
         """Logits `[B, C]` of the network, as it returns them."""
@@ -168,6 +171,8 @@ class SNNClassifier(LightningModule):
         logits_BC = logits_BC.to(torch.promote_types(logits_BC.dtype, torch.float32))
         return F.cross_entropy(logits_BC, y_B), logits_BC, y_B
 
+    # Counting spikes needs an eager network (see FiringRate), also where the whole module is compiled.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _evaluate(
         self, stage: str, batch: Any, batch_idx: int, accuracy: MetricCollection, firing_rate: FiringRate
     ) -> None:

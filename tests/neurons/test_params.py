@@ -36,9 +36,9 @@ def test_bad_arguments_are_named(arguments: dict[str, object], said: str) -> Non
 
 
 def test_all_faults_are_listed() -> None:
-    with pytest.raises(ValueError, match="IFNode: \n  - v_threshold='a'.*\n  - v_reset=True.*\n  - step_mode='x'"):
+    with pytest.raises(ValueError, match=r"IFNode: \n  - v_threshold='a'.*\n  - v_reset=True.*\n  - step_mode='x'"):
         IFNode(v_threshold="a", v_reset=True, step_mode="x")
-    with pytest.raises(ValueError, match="ParametricLIFNode: init_tau=0.5: needs a finite number greater than 1"):
+    with pytest.raises(ValueError, match=r"ParametricLIFNode: init_tau=0.5: needs a finite number greater than 1"):
         ParametricLIFNode(init_tau=0.5)
 
 
@@ -53,7 +53,7 @@ def test_an_attribute_set_to_a_bad_value_is_found_in_forward() -> None:
     x = torch.ones(2, 3)
     node = LIFNode()
     node.tau = 0.5
-    with pytest.raises(ValueError, match="tau=0.5: needs a finite number greater than 1"):
+    with pytest.raises(ValueError, match=r"tau=0.5: needs a finite number greater than 1"):
         node(x)
     node = IFNode()
     node.step_mode = "multi"

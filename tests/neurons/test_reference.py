@@ -160,7 +160,7 @@ def test_bad_inputs_are_named() -> None:
         if_multi_step(torch.zeros(2, 5, 3), torch.zeros(4, 3))
     with pytest.raises(ValueError, match=r"shape \(3,\), but .* shape \(4, 3\)"):
         if_step(torch.zeros(4, 3), torch.zeros(3))
-    with pytest.raises(ValueError, match="tensor of real numbers as input; found a torch.complex64 tensor"):
+    with pytest.raises(ValueError, match=r"tensor of real numbers as input; found a torch.complex64 tensor"):
         if_step(torch.zeros(4, dtype=torch.complex64), 0.0)
     with pytest.raises(ValueError, match="tensor of real numbers as input; found list"):
         if_multi_step([[0.0]], 0.0)
@@ -182,7 +182,7 @@ def test_nothing_is_modified_in_place() -> None:
 
 def test_nan_never_fires_and_stays() -> None:
     x = torch.tensor([[0.2, float("nan")], [2.0, 2.0], [2.0, 2.0]]).unsqueeze(1).requires_grad_()
-    spikes, v, v_seq = if_multi_step(x, 0.0, store_v_seq=True)
+    spikes, _, v_seq = if_multi_step(x, 0.0, store_v_seq=True)
     assert torch.equal(spikes[:, 0], torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]))
     assert torch.isnan(v_seq[:, 0, 1]).all()
     assert not torch.isnan(v_seq[:, 0, 0]).any()

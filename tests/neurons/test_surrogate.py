@@ -153,15 +153,15 @@ def test_alpha_can_be_annealed_and_is_checked() -> None:
     made.alpha = 8
     assert torch.equal(_gradient(made, torch.zeros(1)), torch.tensor([2.0]))
     for alpha in (0.0, -1, float("nan"), True, "4", torch.tensor(2.0)):
-        with pytest.raises(ValueError, match="Sigmoid: alpha=.*: needs a finite number greater than 0"):
+        with pytest.raises(ValueError, match=r"Sigmoid: alpha=.*: needs a finite number greater than 0"):
             made.alpha = alpha
-        with pytest.raises(ValueError, match="Erf: alpha=.*: needs a finite number greater than 0"):
+        with pytest.raises(ValueError, match=r"Erf: alpha=.*: needs a finite number greater than 0"):
             surrogate.Erf(alpha)
     assert made.alpha == 8.0
 
 
 def test_super_spike_has_no_primitive() -> None:
-    with pytest.raises(ValueError, match="SuperSpike: spiking=False: .* no primitive"):
+    with pytest.raises(ValueError, match=r"SuperSpike: spiking=False: .* no primitive"):
         surrogate.SuperSpike(spiking=False)
     made = surrogate.SuperSpike()
     with pytest.raises(ValueError, match="SuperSpike: spiking=False"):
