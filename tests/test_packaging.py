@@ -16,8 +16,9 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGED = ("pyproject.toml", "README.md", "LICENSE", "lightning_snnprec", "recipes")
-# With the build backend at hand nothing is fetched; without it pip fetches one of its own.
-ISOLATION = [] if importlib.util.find_spec("hatchling") is None else ["--no-build-isolation"]
+# With hatchling's two packages at hand nothing is fetched; without them pip fetches its own.
+_BACKEND_IS_HERE = all(importlib.util.find_spec(name) for name in ("hatchling", "editables"))
+ISOLATION = ["--no-build-isolation"] if _BACKEND_IS_HERE else []
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -36,6 +37,11 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 def pip(*arguments: str | Path, cwd: Path) -> str:
     return run(sys.executable, "-m", "pip", *arguments, cwd=cwd, PIP_DISABLE_PIP_VERSION_CHECK="1")
+
+
+def install(environment: Path, *arguments: str | Path) -> None:
+    """Installs into an environment, whatever the environment of the tests holds, which is visible in it."""
+    pip("--python", environment / "python", "install", "--no-deps", "--ignore-installed", *arguments, cwd=environment)
 
 
 @pytest.fixture
@@ -57,9 +63,9 @@ def environment(tmp_path: Path) -> Path:
     """A new environment that sees the packages of this one, but not through it an editable install."""
     folder = tmp_path / "environment"
     venv.create(folder, symlinks=True)
-    paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    paths = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     inside = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    Path(inside, "tested_environment.pth").write_text("\n".join(sorted(paths)) + "\n")
+    Path(inside, "tested_environment.pth").write_text("\n".join(paths) + "\n")
     return folder / ("Scripts" if os.name == "nt" else "bin")
 
 
@@ -80,7 +86,7 @@ def test_a_wheel_carries_the_recipes(source: Path, environment: Path, elsewhere:
     (wheel,) = (elsewhere.parent / "wheels").glob("*.whl")
     carried = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".yaml")]
     assert sorted(carried) == [f"lightning_snnprec/recipes/{name}" for name in recipes_of(source / "recipes")]
-    pip("--python", environment / "python", "install", "--no-deps", "--no-index", wheel, cwd=elsewhere)
+    install(environment, "--no-index", wheel)
     shutil.rmtree(source)
     shown = run(environment / "snnprec", "plan", "precision=fp8", "device=h200", cwd=elsewhere)
     assert "fp8 (te, delayed): convert 3" in shown
@@ -88,7 +94,7 @@ def test_a_wheel_carries_the_recipes(source: Path, environment: Path, elsewhere:
 
 
 def test_an_editable_install_sees_edits_of_the_recipes(source: Path, environment: Path, elsewhere: Path) -> None:
-    pip("--python", environment / "python", "install", "--no-deps", *ISOLATION, "--editable", source, cwd=elsewhere)
+    install(environment, *ISOLATION, "--editable", source)
     recipe = source / "recipes" / "trainer" / "default.yaml"
     recipe.write_text(recipe.read_text().replace("max_epochs: 15", "max_epochs: 321"))
     (source / "recipes" / "experiment" / "mine.yaml").write_text("# @package _global_\nseed: 654\n")

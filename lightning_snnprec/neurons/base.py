@@ -9,6 +9,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from lightning_snnprec.arguments import bool_fault, choice_fault, raise_faults
 from lightning_snnprec.neurons.dynamics import (
     Firing,
     Step,
@@ -22,10 +23,7 @@ from lightning_snnprec.neurons.dynamics import (
 from lightning_snnprec.neurons.params import (
     NeuronPolicy,
     StepMode,
-    choice_fault,
     firing_faults,
-    flag_fault,
-    raise_faults,
     unsupported_policy,
 )
 from lightning_snnprec.neurons.surrogate import Sigmoid
@@ -83,8 +81,8 @@ class BaseNode(nn.Module, ABC):
             [
                 *firing_faults(v_threshold, v_reset, detach_reset, surrogate_function),
                 choice_fault("step_mode", step_mode, get_args(StepMode)),
-                flag_fault("store_v_seq", store_v_seq),
-                flag_fault("stateful", stateful),
+                bool_fault("store_v_seq", store_v_seq),
+                bool_fault("stateful", stateful),
             ],
         )
         super().__init__()

@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from lightning_snnprec.neurons.params import firing_faults, flag_fault, raise_faults, tau_fault
+from lightning_snnprec.arguments import bool_fault, raise_faults
+from lightning_snnprec.neurons.params import firing_faults, tau_fault
 
 SurrogateFunction = Callable[[Tensor], Tensor]
 """From h - v_threshold to spikes, with their gradient."""
@@ -59,7 +60,7 @@ def integrate(fire: Firing) -> Step:
 
 def leak(tau: float, decay_input: bool, rest: float, fire: Firing) -> Step:
     """LIF: the membrane decays towards `rest` with the time constant `tau`, in time steps."""
-    _check([tau_fault("tau", tau), flag_fault("decay_input", decay_input)])
+    _check([tau_fault("tau", tau), bool_fault("decay_input", decay_input)])
 
     def step(x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         above_rest = v - rest if rest else v
@@ -70,7 +71,7 @@ def leak(tau: float, decay_input: bool, rest: float, fire: Firing) -> Step:
 
 def leak_learnable(w: Tensor, decay_input: bool, rest: float, fire: Firing) -> Step:
     """PLIF: as `leak` with 1 / tau = sigmoid(w), taken in FP32 (FP64 for an FP64 `w`)."""
-    _check([flag_fault("decay_input", decay_input)])
+    _check([bool_fault("decay_input", decay_input)])
     inverse_tau = torch.sigmoid(w.to(membrane_dtype(w)))
 
     def step(x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

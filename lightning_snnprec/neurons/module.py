@@ -7,9 +7,10 @@ import math
 import torch
 from torch import nn
 
+from lightning_snnprec.arguments import bool_fault, raise_faults
 from lightning_snnprec.neurons.base import BaseNode
 from lightning_snnprec.neurons.dynamics import Step, SurrogateFunction, integrate, leak, leak_learnable
-from lightning_snnprec.neurons.params import StepMode, flag_fault, raise_faults, tau_fault
+from lightning_snnprec.neurons.params import StepMode, tau_fault
 
 __all__ = ["BaseNode", "IFNode", "LIFNode", "ParametricLIFNode"]
 
@@ -56,7 +57,7 @@ class LIFNode(BaseNode):
         super().__init__(
             v_threshold, v_reset, surrogate_function, detach_reset, step_mode, store_v_seq, stateful=stateful
         )
-        raise_faults(type(self).__name__, [tau_fault("tau", tau), flag_fault("decay_input", decay_input)])
+        raise_faults(type(self).__name__, [tau_fault("tau", tau), bool_fault("decay_input", decay_input)])
         self.tau = float(tau)
         self.decay_input = decay_input
 
@@ -103,7 +104,7 @@ class ParametricLIFNode(BaseNode):
         super().__init__(
             v_threshold, v_reset, surrogate_function, detach_reset, step_mode, store_v_seq, stateful=stateful
         )
-        raise_faults(type(self).__name__, [tau_fault("init_tau", init_tau), flag_fault("decay_input", decay_input)])
+        raise_faults(type(self).__name__, [tau_fault("init_tau", init_tau), bool_fault("decay_input", decay_input)])
         self.decay_input = decay_input
         self.w = nn.Parameter(torch.tensor(-math.log(init_tau - 1.0)))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import numbers
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+
+from lightning_snnprec.arguments import bool_fault, choice_fault, number_fault, raise_faults
 
 Arithmetic = Literal["fp32", "bf16", "fp16", "fp8"]
 StepMode = Literal["s", "m"]
@@ -74,27 +73,6 @@ def unsupported_policy(policy: NeuronPolicy | None) -> str | None:
     )
 
 
-def number_fault(field: str, value: object, *, above: float | None = None) -> str | None:
-    """Says what is wrong when `value` is not a finite number (a bool is none), or not over `above`; else None."""
-    number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
-    if math.isfinite(number) and (above is None or number > above):
-        return None
-    bound = "" if above is None else f" greater than {above:g}"
-    return f"{field}={value!r}: needs a finite number{bound}."
-
-
-def flag_fault(field: str, value: object) -> str | None:
-    """Says what is wrong when `value` is not True or False; else None."""
-    return None if isinstance(value, bool) else f"{field}={value!r}: needs True or False."
-
-
-def choice_fault(field: str, value: object, allowed: tuple[object, ...]) -> str | None:
-    """Says what is allowed when `value` is not among `allowed`; else None."""
-    if any(value is choice or (type(value) is type(choice) and value == choice) for choice in allowed):
-        return None
-    return f"{field}={value!r}: needs one of {', '.join(map(repr, allowed))}."
-
-
 def tau_fault(field: str, value: object) -> str | None:
     """Says what is wrong with a membrane time constant, in time steps; None when it is over 1 and finite."""
     fault = number_fault(field, value, above=1.0)
@@ -109,7 +87,7 @@ def firing_faults(
     return [
         number_fault("v_threshold", v_threshold),
         None if reset_fault is None else f"{reset_fault[:-1]} (hard reset), or None (soft reset).",
-        flag_fault("detach_reset", detach_reset),
+        bool_fault("detach_reset", detach_reset),
         _surrogate_fault(surrogate_function),
     ]
 
@@ -120,11 +98,3 @@ def _surrogate_fault(value: object) -> str | None:
     if value is None or callable(value):
         return None
     return f"surrogate_function={value!r}: needs a callable such as surrogate.Sigmoid(), or None for that one."
-
-
-def raise_faults(owner: str, faults: Iterable[str | None]) -> None:
-    """Raises one `ValueError` that lists every fault under the name `owner`; nothing when there is none."""
-    found = [fault for fault in faults if fault is not None]
-    if found:
-        lines = found if len(found) == 1 else ["", *(f"  - {fault}" for fault in found)]
-        raise ValueError(f"{owner}: " + "\n".join(lines))

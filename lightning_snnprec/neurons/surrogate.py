@@ -8,7 +8,6 @@ With `spiking=False` the smooth primitive of the slope takes the step's place, a
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from lightning_snnprec.neurons.params import flag_fault, number_fault, raise_faults
+from lightning_snnprec.arguments import bool_fault, choice_fault, number_fault, raise_faults
 
 Alpha = float | Tensor
 """The sharpness: a float, or inside a compiled graph an FP64 tensor with 0 dimensions."""
@@ -85,7 +84,7 @@ class Surrogate(nn.Module):
     def _spiking_fault(self, spiking: object) -> str | None:
         if spiking is False and type(self).primitive is Surrogate.primitive:
             return "spiking=False: its slope is no derivative of a step from 0 to 1, so it has no primitive form."
-        return flag_fault("spiking", spiking)
+        return bool_fault("spiking", spiking)
 
     @staticmethod
     def slope(u: Tensor, alpha: Alpha) -> Tensor:
@@ -262,9 +261,7 @@ def from_name(name: str, alpha: float | None = None, spiking: bool = True) -> Su
     Raises:
         ValueError: an unknown name (near names are given), or a bad `alpha` or `spiking`.
     """
-    if name not in SURROGATES:
-        near = difflib.get_close_matches(str(name), SURROGATES, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"surrogate={name!r}: needs one of {', '.join(map(repr, SURROGATES))}.{hint}")
+    if fault := choice_fault("surrogate", name, SURROGATES):
+        raise ValueError(fault)
     kind: Callable[..., Surrogate] = SURROGATES[name]
     return kind(spiking=spiking) if alpha is None else kind(alpha=alpha, spiking=spiking)

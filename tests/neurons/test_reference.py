@@ -164,7 +164,7 @@ def test_bad_inputs_are_named() -> None:
         if_step(torch.zeros(4, dtype=torch.complex64), 0.0)
     with pytest.raises(ValueError, match="tensor of real numbers as input; found list"):
         if_multi_step([[0.0]], 0.0)
-    with pytest.raises(ValueError, match="tau=1: needs a finite number greater than 1"):
+    with pytest.raises(ValueError, match="tau=1: needs a finite number > 1"):
         lif_step(torch.zeros(3), 0.0, tau=1)
     with pytest.raises(ValueError, match="decay_input='no': needs True or False"):
         plif_step(torch.zeros(3), 0.0, torch.tensor(0.0), decay_input="no")

@@ -153,9 +153,9 @@ def test_alpha_can_be_annealed_and_is_checked() -> None:
     made.alpha = 8
     assert torch.equal(_gradient(made, torch.zeros(1)), torch.tensor([2.0]))
     for alpha in (0.0, -1, float("nan"), True, "4", torch.tensor(2.0)):
-        with pytest.raises(ValueError, match=r"Sigmoid: alpha=.*: needs a finite number greater than 0"):
+        with pytest.raises(ValueError, match=r"Sigmoid: alpha=.*: needs a finite number > 0"):
             made.alpha = alpha
-        with pytest.raises(ValueError, match=r"Erf: alpha=.*: needs a finite number greater than 0"):
+        with pytest.raises(ValueError, match=r"Erf: alpha=.*: needs a finite number > 0"):
             surrogate.Erf(alpha)
     assert made.alpha == 8.0
 
@@ -183,7 +183,9 @@ def test_spiking_can_be_switched_off_and_on() -> None:
 def test_from_name_tells_near_names() -> None:
     assert isinstance(from_name("erf", 3), surrogate.Erf)
     assert from_name("soft_sign").alpha == 2.0
-    with pytest.raises(ValueError, match=r"surrogate='softsign': needs one of 'sigmoid'.* Did you mean 'soft_sign'\?"):
+    with pytest.raises(
+        ValueError, match=r"surrogate='softsign': must be one of 'sigmoid'.* Did you mean 'soft_sign'\?"
+    ):
         from_name("softsign")
 
 

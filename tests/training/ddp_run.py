@@ -1,4 +1,4 @@
-"""Two ranks on the CPU; prints JSON per rank. test_ddp.py runs it as a script, which Lightning starts again per rank."""
+"""Two ranks on the CPU; prints JSON per rank. test_ddp.py runs it as a script, which Lightning starts once per rank."""
 
 from __future__ import annotations
 

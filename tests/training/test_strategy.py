@@ -33,7 +33,5 @@ def test_a_device_that_was_given_is_kept(tmp_path: Path) -> None:
 
 
 def test_several_devices_are_refused_with_the_name_of_the_other_strategy(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match="was given 2; use strategy='snn_ddp' or devices=1"
-    ):
+    with pytest.raises(ValueError, match="was given 2; use strategy='snn_ddp' or devices=1"):
         trainer(tmp_path, strategy="snn", devices=2)
