@@ -67,6 +67,9 @@ def _fit(source: Source, job: Job) -> None:
             _withdraw(job, made)
         raise
     report(made, job.recipe, time.perf_counter() - started)
+    if not is_first_process():
+        # Where another launcher than Lightning's started this process, Hydra made it a folder of its own.
+        discard_folder(job)
 
 
 def _train(made: Run, checkpoint: Path | None) -> None:
@@ -85,7 +88,8 @@ def _withdraw(job: Job, made: Run) -> None:
     if made.trainer.global_step > 0 or not is_first_process():
         return
     (job.folder / RECIPE_FILE).unlink(missing_ok=True)
-    log = Path(made.trainer.log_dir or job.folder).absolute()
+    # Not the Trainer's own log_dir, which asks the other processes, and they may be gone.
+    log = Path(getattr(made.trainer.logger, "log_dir", None) or job.folder).absolute()
     if job.folder in log.parents:
         shutil.rmtree(log, ignore_errors=True)
         for folder in log.parents:

@@ -50,10 +50,10 @@ class OwnSamples(LightningDataModule):
 
 def _read(path: Path) -> np.ndarray[Any, Any]:
     try:
-        content = np.load(path.expanduser(), allow_pickle=False)
-        if not isinstance(content, np.lib.npyio.NpzFile):
-            raise UserError(f"input={path} holds one bare array; save it by name, as np.savez(path, x=array)")
-        with content:
+        with path.expanduser().open("rb") as file:
+            content = np.load(file, allow_pickle=False)
+            if not isinstance(content, np.lib.npyio.NpzFile):
+                raise UserError(f"input={path} holds one bare array; save it by name, as np.savez(path, x=array)")
             if _KEY not in content.files:
                 raise UserError(f"input={path} has no array named 'x'; it has {', '.join(content.files) or 'none'}")
             array: np.ndarray[Any, Any] = content[_KEY]

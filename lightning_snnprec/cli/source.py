@@ -80,12 +80,10 @@ def _runs_dir(overrides: Sequence[str]) -> Path:
 
 
 def _source(request: Request, found: FoundRun, key: str, *, folder: Path | None) -> Source:
-    where = [f"hydra.run.dir={quoted(folder)}"] if folder else list(_NO_FOLDER) if key == "checkpoint" else []
-    place = f"{key}={quoted(found.checkpoint)}"
-    arguments = [*request.flags, *where, *request.overrides, place]
+    where = _NO_FOLDER if key == "checkpoint" else ()
+    arguments = [*request.flags, *where, *request.overrides, f"{key}={quoted(found.checkpoint)}"]
     if found.recipe is None:
         return Source(MAIN_RECIPE, arguments, found)
     if request.names_main_recipe:
         raise UserError(f"--config-name and --config-path choose a recipe, but the run in {found.folder} has its own")
-    settings = {"output_subdir": None, "job": {"name": "snnprec"}}
-    return Source(store_for_composition(found.recipe, request.overrides, settings), arguments, found)
+    return Source(store_for_composition(found.recipe, request.overrides, folder), arguments, found)

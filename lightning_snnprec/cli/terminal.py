@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def is_first_process() -> bool:
-    """Whether this process speaks for the run: false in the further processes that DDP launches."""
-    return all(int(os.environ.get(name, "0")) == 0 for name in ("LOCAL_RANK", "NODE_RANK"))
+    """Whether this process speaks for the run: false in the further processes of DDP."""
+    return all(os.environ.get(name, "") in ("", "0") for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
 
 
 def say(text: str = "") -> None:

@@ -45,7 +45,7 @@ def compose_recipe(
         raise UserError(composition_fault(error)) from error
 
 
-def store_for_composition(recipe: Mapping[str, Any], overrides: Sequence[str], hydra: Mapping[str, Any]) -> str:
+def store_for_composition(recipe: Mapping[str, Any], overrides: Sequence[str], run_dir: Path | None) -> str:
     """Makes a stored recipe known to Hydra as a main recipe, so that overrides work on it as on any other.
 
     An override that selects an option of a group, such as `precision=fp32`, replaces that part of the stored recipe.
@@ -53,7 +53,7 @@ def store_for_composition(recipe: Mapping[str, Any], overrides: Sequence[str], h
     Args:
         recipe: plain values, as `load_recipe` returns.
         overrides: those that will be given; only read.
-        hydra: settings of Hydra itself, such as `{"run": {"dir": ...}}`.
+        run_dir: the run's folder, unless an override says otherwise.
 
     Returns:
         The name of the main recipe.
@@ -61,7 +61,7 @@ def store_for_composition(recipe: Mapping[str, Any], overrides: Sequence[str], h
     Raises:
         UserError: an override is malformed, or selects an experiment, which is a whole recipe and not a part.
     """
-    body: dict[str, Any] = {"run_dir": None, "allow_any_target": False, **dict.fromkeys(REQUESTS)} | dict(recipe)
+    body: dict[str, Any] = dict.fromkeys(REQUESTS) | dict(recipe)
     defaults: list[Any] = ["_self_"]
     for group, option in _selected_options(overrides):
         if group == "experiment":
@@ -72,7 +72,9 @@ def store_for_composition(recipe: Mapping[str, Any], overrides: Sequence[str], h
         body.pop(group, None)
         defaults.append({group: option})
     defaults.append({"override hydra/job_logging": "none"})
-    node = {"defaults": defaults, **body, "hydra": dict(hydra)}
+    settings = {"job": {"name": "snnprec"}, "output_subdir": None, "run": {"dir": "${run_dir}"}}
+    folder = None if run_dir is None else str(run_dir)
+    node = {"defaults": defaults, **body, "allow_any_target": False, "run_dir": folder, "hydra": settings}
     ConfigStore.instance().store(STORED_RECIPE, node)
     return STORED_RECIPE
 

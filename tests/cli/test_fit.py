@@ -91,6 +91,15 @@ def test_resume_without_a_path_takes_the_newest_run_and_another_precision(snnpre
     assert (optimizer_steps(here / "mine" / "a"), optimizer_steps(here / "mine" / "b")) == (2, 4)
 
 
+def test_a_run_can_go_on_in_another_folder(snnprec: Snnprec, here: Path, trained: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
+    outcome = snnprec("fit", "--resume", str(trained), "trainer.max_epochs=2", "run_dir=other")
+    assert outcome.status == 0
+    assert outcome.row("run") == "other"
+    assert optimizer_steps(here / "other") == 4
+    assert {path: path.stat().st_mtime_ns for path in trained.rglob("*")} == before
+
+
 def test_nothing_to_resume(snnprec: Snnprec, here: Path) -> None:
     outcome = snnprec("fit", "--resume")
     assert outcome.status == 2

@@ -85,7 +85,7 @@ def test_another_hydra_application_reaches_the_groups(tmp_path: Path) -> None:
 
 def on_stored(folder: Path, *overrides: str, changed: tuple[str, ...] = ()) -> DictConfig:
     recipe = load_recipe(save_recipe(compose_recipe(changed), folder))
-    name = store_for_composition(recipe, overrides, {"output_subdir": None})
+    name = store_for_composition(recipe, overrides, folder)
     with initialize_config_dir(version_base=HYDRA_VERSION_BASE, config_dir=str(recipes_dir())):
         return compose(name, overrides=list(overrides))
 
@@ -94,7 +94,7 @@ def test_a_stored_recipe_keeps_what_it_had(tmp_path: Path) -> None:
     changed = ("precision=fp8_delayed", "precision.margin=3", "data.batch_size=7", "+model.net.tau=3.5", "seed=5")
     recipe = on_stored(tmp_path, changed=changed)
     expected = compose_recipe(changed)
-    expected.run_dir = None
+    expected.run_dir = str(tmp_path)
     assert recipe == expected
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
 from lightning_snnprec.cli.arguments import parse
 from lightning_snnprec.config.compose import compose_recipe
@@ -30,6 +32,11 @@ PRECISIONS = {
 }
 
 
+@cache
+def composed(*overrides: str) -> DictConfig:
+    return compose_recipe(overrides)
+
+
 def commands(file: Path) -> list[list[str]]:
     opening = re.match(r"(#.*\n)+", (recipes_dir() / file).read_text())
     assert opening, f"{file} does not open with a comment"
@@ -46,13 +53,13 @@ def test_a_file_opens_with_commands_that_use_it_and_compose(file: Path) -> None:
     for command in found:
         request = parse(command)
         swept = [override.partition(",")[0] for override in request.overrides] if request.is_multirun else []
-        check_recipe(compose_recipe(swept or request.overrides), request.verb)
+        check_recipe(composed(*(swept or request.overrides)), request.verb)
 
 
 def test_bf16_lists_every_field_at_its_default() -> None:
-    assert compose_recipe().precision == PrecisionConfig().to_dict()
+    assert composed().precision == PrecisionConfig().to_dict()
 
 
 @pytest.mark.parametrize("option", group_options("precision"))
 def test_a_precision_recipe_means_what_its_name_says(option: str) -> None:
-    assert check_recipe(compose_recipe([f"precision={option}"]), "fit") == PrecisionConfig.from_any(PRECISIONS[option])
+    assert check_recipe(composed(f"precision={option}"), "fit") == PrecisionConfig.from_any(PRECISIONS[option])

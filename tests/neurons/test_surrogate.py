@@ -183,9 +183,7 @@ def test_spiking_can_be_switched_off_and_on() -> None:
 def test_from_name_tells_near_names() -> None:
     assert isinstance(from_name("erf", 3), surrogate.Erf)
     assert from_name("soft_sign").alpha == 2.0
-    with pytest.raises(
-        ValueError, match=r"surrogate='softsign': must be one of 'sigmoid'.* Did you mean 'soft_sign'\?"
-    ):
+    with pytest.raises(ValueError, match=r"'softsign': must be one of 'sigmoid'.* Did you mean 'soft_sign'\?"):
         from_name("softsign")
 
 
