@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from lightning_snnprec.data.arguments import choice_fault, int_fault, raise_faults
+from lightning_snnprec.arguments import choice_fault, int_fault, raise_faults
 
 Coding: TypeAlias = Literal["direct", "poisson", "latency"]
 CODINGS: tuple[Coding, ...] = get_args(Coding)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from lightning_snnprec.data.arguments import bool_fault, choice_fault, int_fault, raise_faults
+from lightning_snnprec.arguments import bool_fault, choice_fault, int_fault, raise_faults
 from lightning_snnprec.data.coding import CODINGS, Coding, encode
 from lightning_snnprec.data.split import fraction_faults, stratified_split
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_snnprec.data.arguments import int_fault, number_fault, raise_faults
+from lightning_snnprec.arguments import int_fault, number_fault, raise_faults
 
 
 class Split(NamedTuple):

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import override
 
-from lightning_snnprec.data.arguments import number_fault, raise_faults
+from lightning_snnprec.arguments import number_fault, raise_faults
 
 
 class TimeSharedDropout(nn.Module):

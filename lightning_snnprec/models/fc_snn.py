@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack, override
 
-from lightning_snnprec.data.arguments import bool_fault, int_fault, number_fault, raise_faults
+from lightning_snnprec.arguments import bool_fault, int_fault, number_fault, raise_faults
 from lightning_snnprec.models.dropout import TimeSharedDropout
 from lightning_snnprec.models.neuron import NeuronFactory, NeuronOptions, neuron_factory
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from torch import nn
 from typing_extensions import TypedDict, Unpack
 
-from lightning_snnprec.data.arguments import choice_fault, raise_faults
+from lightning_snnprec.arguments import choice_fault, raise_faults
 from lightning_snnprec.neurons import BaseNode, IFNode, LIFNode, ParametricLIFNode
 from lightning_snnprec.neurons.surrogate import from_name
 

@@ -16,7 +16,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy
 from typing_extensions import override
 
-from lightning_snnprec.data.arguments import choice_fault, int_fault, raise_faults
+from lightning_snnprec.arguments import choice_fault, int_fault, raise_faults
 from lightning_snnprec.telemetry import FiringRate
 from lightning_snnprec.training.batch import check_labels, check_logits, inputs_of, labelled_pair
 
