@@ -10,7 +10,7 @@ import lightning_snnprec
 
 PACKAGE = Path(lightning_snnprec.__file__).parent
 RANKS = {
-    "arguments": 0, "rng": 0, "kernels": 0, "formats": 0, "data": 0,
+    "arguments": -1, "rng": 0, "kernels": 0, "formats": 0, "data": 0,
     "neurons": 1,
     "models": 2, "precision": 2, "optim": 2,
     "telemetry": 3, "checkpoint": 3,
