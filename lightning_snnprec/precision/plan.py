@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from rich.table import Table
 from torch import nn
+from torchmetrics import Metric, MetricCollection
 
 from lightning_snnprec.neurons.module import BaseNode
 from lightning_snnprec.precision.capability import Facts
@@ -41,7 +42,7 @@ class ConversionPlan:
     """What a configuration does to a model on a device, a row per module.
 
     Args:
-        rows: in the order of `named_modules()`; a neuron stands for all that it is made of.
+        rows: in the order of `named_modules()`; a neuron stands for all that it is made of, metrics are left out.
         mode: `PrecisionConfig.mode`.
         engine: FP8 engine, or None outside of fp8.
         recipe: resolved FP8 recipe, or None outside of fp8.
@@ -107,19 +108,21 @@ def make_plan(model: nn.Module, config: PrecisionConfig, facts: Facts) -> Conver
     recipe = resolve_recipe(config.fp8_engine, config.fp8_recipe, facts.capability) if fp8 else None
     readers = foreign_readers(model) if fp8 else {}
     rows = []
-    for name, module in _outside_neurons(model):
+    for name, module in _network(model):
         decision, reason = _decide(name, module, config, recipe, readers)
         rows.append(PlanRow(name, plain_type(module).__name__, decision, reason))
     return ConversionPlan(tuple(rows), config.mode, config.fp8_engine if fp8 else None, recipe)
 
 
-def _outside_neurons(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """`named_modules()` without what a neuron is made of (its surrogate function)."""
-    parts: set[nn.Module] = set()
+def _network(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """`named_modules()` without metrics, and without what a neuron is made of (its surrogate function)."""
+    left_out: set[nn.Module] = set()
     for name, module in model.named_modules():
         if isinstance(module, BaseNode) or is_foreign_neuron(module):
-            parts.update(part for part in module.modules() if part is not module)
-        if module not in parts:
+            left_out.update(part for part in module.modules() if part is not module)
+        if isinstance(module, Metric | MetricCollection):
+            left_out.update(module.modules())
+        if module not in left_out:
             yield name, module
 
 

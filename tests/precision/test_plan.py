@@ -4,6 +4,8 @@ import pytest
 import torch
 from rich.console import Console
 from torch import nn
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy
 
 from lightning_snnprec.neurons import LIFNode
 from lightning_snnprec.precision import ConversionPlan, PrecisionConfig, device_profile, make_plan
@@ -131,3 +133,8 @@ def test_planning_changes_nothing() -> None:
     before = {name: (type(module), set(module.__dict__)) for name, module in net.named_modules()}
     make_plan(net, FP8, H200)
     assert {name: (type(module), set(module.__dict__)) for name, module in net.named_modules()} == before
+
+
+def test_metrics_of_a_lightning_module_are_no_part_of_the_plan() -> None:
+    net = nn.ModuleDict({"body": spiking_net(), "accuracy": MetricCollection([MulticlassAccuracy(num_classes=3)])})
+    assert [row.name for row in make_plan(net, FP8, H200).rows] == ["", "body", "body.0", "body.1", "body.2"]
