@@ -61,7 +61,5 @@ def test_import_takes_at_most_half_a_second_more_than_torch_and_lightning(capsys
     theirs, added = (float(seconds) for seconds in run(_TIMED).split())
     with capsys.disabled():
         ratio = (theirs + added) / theirs
-        print(
-            f"\nimporting torch and lightning.pytorch {theirs:.2f} s, lightning_snnprec {added:.2f} s more, ratio {ratio:.3f}"
-        )
+        print(f"\ntorch and lightning.pytorch {theirs:.2f} s, lightning_snnprec {added:.2f} s more, ratio {ratio:.3f}")
     assert added <= 0.5
