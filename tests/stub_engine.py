@@ -60,6 +60,9 @@ class StubEngine:
         finally:
             self.training = False
 
+    def hidden_nonfinite(self) -> Tensor:
+        return torch.zeros((), device=self.device)
+
     def optimizer_stepped(self) -> None:
         self.optimizer_steps += 1
 

@@ -7,6 +7,7 @@ import importlib
 
 _BENCHMARKS = {
     "overhead": "step time through SNNPrecision against Lightning's own MixedPrecision",
+    "numerics": "errors of a layer in each precision against FP64",
     "digits": "accuracy on the digits in each precision, over several seeds",
     "tables": "write the tables of a Markdown file from the records",
 }

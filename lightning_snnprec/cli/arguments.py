@@ -96,6 +96,8 @@ def _take(request: Request, rest: list[str]) -> tuple[Request, list[str]]:
         if name == "--checkpoint":
             raise UserError("--checkpoint needs a path: --checkpoint PATH")
         return _placed(request, NEWEST), after
+    if word == "--contract" and request.verb == "plan":
+        return replace(request, overrides=(*request.overrides, "contract=true")), after
     if word in _WITH_VALUE:
         if not after:
             raise UserError(f"{word} needs a value")

@@ -17,6 +17,7 @@ from lightning_snnprec.cli.source import Source, new_run, resumed_run
 from lightning_snnprec.cli.terminal import is_first_process, say
 from lightning_snnprec.config.errors import UserError
 from lightning_snnprec.config.stored import RECIPE_FILE, save_recipe
+from lightning_snnprec.precision.contract import CONTRACT_FILE, save_contract
 from lightning_snnprec.training.build import Run, build_run
 
 
@@ -59,6 +60,7 @@ def _fit(source: Source, job: Job) -> None:
             say("no stored recipe lies beside it: the recipe was composed from the command line")
     if is_first_process():
         save_recipe(job.recipe, job.folder)
+        save_contract(made.module, made.precision, made.plan, job.folder)
     started = time.perf_counter()
     try:
         _train(made, checkpoint)
@@ -87,7 +89,8 @@ def _withdraw(job: Job, made: Run) -> None:
     """Takes back what a run that was refused before its first step has written: its recipe and its log."""
     if made.trainer.global_step > 0 or not is_first_process():
         return
-    (job.folder / RECIPE_FILE).unlink(missing_ok=True)
+    for name in (RECIPE_FILE, CONTRACT_FILE):
+        (job.folder / name).unlink(missing_ok=True)
     # Not the Trainer's own log_dir, which asks the other processes, and they may be gone.
     log = Path(getattr(made.trainer.logger, "log_dir", None) or job.folder).absolute()
     if job.folder in log.parents:

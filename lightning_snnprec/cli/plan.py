@@ -11,6 +11,8 @@ from lightning_snnprec.cli.terminal import say, show_rows, show_table
 from lightning_snnprec.config.errors import UserError
 from lightning_snnprec.config.schema import check_recipe
 from lightning_snnprec.precision import Facts, device_profile, make_plan, probe, refusals
+from lightning_snnprec.precision.contract import contract_table, contracts
+from lightning_snnprec.precision.sensitive import sensitive_paths, sensitive_table
 from lightning_snnprec.training.build import build_module, seed
 
 
@@ -42,6 +44,11 @@ def _plan(job: Job) -> None:
     say()
     show_table(plan.table())
     say()
+    if job.recipe.get("contract"):
+        show_table(contract_table(contracts(module, precision, plan)))
+        say()
+        show_table(sensitive_table(sensitive_paths(precision, probe().device)))
+        say()
     reasons = list(refusals(precision, facts))
     if precision.mode == "fp8" and not plan.converted:
         reasons.append(

@@ -112,10 +112,12 @@ _VERBS = (
     Verb(
         name="plan",
         summary="show what a precision does to the model, without training",
-        usage="[device=NAME] [overrides]",
+        usage="[--contract] [device=NAME] [overrides]",
         details=(
             "Prints the device's facts, each module's decision with its reason, the plan's digest, and what would be "
-            "refused.\nNeeds no GPU: device= plans for a device that is not here (h100, h200, b200, ...)."
+            "refused.\nNeeds no GPU: device= plans for a device that is not here (h100, h200, b200, ...).\n\n"
+            "  --contract   print what each converted layer and each neuron promises of its numbers, and the dtype\n"
+            "               of the operations that suffer most in 16 bits"
         ),
         examples=(
             ("snnprec plan", "the default recipe on this machine"),

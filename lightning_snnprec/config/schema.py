@@ -20,6 +20,7 @@ REQUESTS = {
     "input": ("predict",),
     "output": ("predict",),
     "device": ("plan",),
+    "contract": ("plan",),
 }
 _INSTEAD = {
     "resume": "use checkpoint=PATH",
@@ -27,6 +28,7 @@ _INSTEAD = {
     "input": "set the fields of data= instead",
     "output": "set run_dir= instead",
     "device": "set trainer.accelerator= and trainer.devices= instead",
+    "contract": "a fit stores contract.json in its folder",
 }
 
 

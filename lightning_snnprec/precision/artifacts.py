@@ -69,7 +69,8 @@ class PrecisionArtifacts:
         self.device = device
         self.engine = engine
         self.neurons = tuple(neurons)
-        self.scaler = LossScaler(config.loss_scale, device) if config.uses_loss_scale else None
+        hidden = None if engine is None else engine.hidden_nonfinite
+        self.scaler = LossScaler(config.loss_scale, device, hidden) if config.uses_loss_scale else None
         self.skipped_steps = 0
         self.last_step_skipped = False
         self._checked: weakref.WeakSet[Optimizer] = weakref.WeakSet()

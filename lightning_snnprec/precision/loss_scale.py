@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,17 @@ class LossScaler(torch.amp.GradScaler):
 
     `GradScaler.step` gives no word on whether it stepped, so whoever counts skipped steps or holds a learning-rate
     schedule has to ask for the flag that the scaler itself decides by.
+
+    Args:
+        settings: of the scale.
+        device: where gradients live.
+        hidden: tells by a value above 0 that Inf or NaN was met that gradients no longer show, since an FP8 cast
+            saturated it; the step is then skipped like any other.
     """
 
-    def __init__(self, settings: LossScale, device: torch.device | str) -> None:
+    def __init__(
+        self, settings: LossScale, device: torch.device | str, hidden: Callable[[], torch.Tensor] | None = None
+    ) -> None:
         super().__init__(
             device=torch.device(device).type,
             init_scale=float(settings.init),
@@ -96,6 +105,24 @@ class LossScaler(torch.amp.GradScaler):
             backoff_factor=float(settings.backoff_factor),
             growth_interval=settings.growth_interval,
         )
+        self._hidden = hidden
+        self._met: torch.Tensor | None = None
+
+    @override
+    def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
+        """Divides gradients by the scale, and lets hidden Inf and NaN count as found."""
+        super().unscale_(optimizer)
+        if self._hidden is not None:
+            newest = self._hidden()
+            self._met = newest if self._met is None else torch.maximum(self._met, newest)
+            for flag in self._per_optimizer_states[id(optimizer)]["found_inf_per_device"].values():
+                flag.add_(self._met.to(flag.device))
+
+    @override
+    def update(self, new_scale: float | torch.Tensor | None = None) -> None:
+        """Updates the scale and forgets what was met."""
+        super().update(new_scale)
+        self._met = None
 
     def found_inf(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether `unscale_` (since the last `update`) met an Inf or NaN in this optimizer's gradients.

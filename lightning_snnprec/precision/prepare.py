@@ -65,11 +65,7 @@ def _convert_once(
     model: nn.Module, config: PrecisionConfig, plan: ConversionPlan, device: torch.device
 ) -> Engine | None:
     engine = engine_of(model)
-    same = (
-        engine is not None
-        and getattr(engine, "config", None) == config
-        and set(converted_layers(model)) == set(plan.converted)
-    )
+    same = engine is not None and engine.config == config and set(converted_layers(model)) == set(plan.converted)
     if engine is not None and same:
         engine.to(device)
         return engine

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from lightning_snnprec.config.errors import UserError
 from lightning_snnprec.config.schema import check_recipe
-from lightning_snnprec.precision import PrecisionConfig, make_plan, probe, refusals
+from lightning_snnprec.precision import ConversionPlan, PrecisionConfig, make_plan, probe, refusals
 from lightning_snnprec.training.factory_trial import failed_trials
 from lightning_snnprec.training.plugin import SNNPrecision
 
@@ -31,6 +31,7 @@ class Run:
         module: the network with its losses, metrics and optimizers.
         data: the data module.
         precision: what the recipe asks for.
+        plan: the decision on each module of the network.
         folder: the run's folder.
     """
 
@@ -38,6 +39,7 @@ class Run:
     module: LightningModule
     data: LightningDataModule
     precision: PrecisionConfig
+    plan: ConversionPlan
     folder: Path
 
 
@@ -60,8 +62,8 @@ def build_run(recipe: DictConfig, folder: Path, *, command: str = "fit") -> Run:
     data = _build(recipe, "data", LightningDataModule)
     module = build_module(recipe)
     trainer = build_trainer(recipe, precision)
-    check_precision(precision, module, trainer)
-    return Run(trainer, module, data, precision, folder)
+    plan = checked_plan(precision, module, trainer)
+    return Run(trainer, module, data, precision, plan, folder)
 
 
 def in_folder(recipe: DictConfig, folder: Path) -> DictConfig:
@@ -116,8 +118,8 @@ def build_trainer(recipe: DictConfig, precision: PrecisionConfig) -> Trainer:
     return _build(recipe, "trainer", Trainer, callbacks=callbacks, plugins=plugins)
 
 
-def check_precision(precision: PrecisionConfig, module: LightningModule, trainer: Trainer) -> None:
-    """Refuses a precision that the run's device or model cannot have, before anything runs or is written.
+def checked_plan(precision: PrecisionConfig, module: LightningModule, trainer: Trainer) -> ConversionPlan:
+    """The plan of a precision on the run's device; refuses what that device or the model cannot have.
 
     Raises:
         UserError: with every reason.
@@ -134,6 +136,7 @@ def check_precision(precision: PrecisionConfig, module: LightningModule, trainer
     if precision.mode == "fp8" and not plan.converted:
         skipped = "\n".join(f"- {row.name} ({row.type}): {row.reason}" for row in plan.rows if row.decision == "skip")
         raise UserError(f"precision mode='fp8' would convert no layer of this model; use precision=bf16\n{skipped}")
+    return plan
 
 
 def _build(recipe: DictConfig, key: str, kind: type[_Built], **extra: Any) -> _Built:

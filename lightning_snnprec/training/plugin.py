@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -26,6 +27,7 @@ from lightning_snnprec.training.scale_cycle import ScaleCycle
 from lightning_snnprec.training.schedule_hold import ScheduleHold
 from lightning_snnprec.training.step_callback import StepCallback
 
+_log = logging.getLogger(__name__)
 _LIGHTNING_NAMES = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
 
@@ -241,6 +243,8 @@ class SNNPrecision(Precision):
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Takes over the scaler of a checkpoint that was made under Lightning's own `MixedPrecision`."""
+        if type(self).__qualname__ not in checkpoint and self.config.mode == "fp8":
+            _log.warning("warm start: the checkpoint has no precision state; FP8 state starts fresh")
         theirs = checkpoint.get("MixedPrecision")
         if theirs and self._artifacts is not None and self._artifacts.scaler is not None:
             self._artifacts.scaler.restore(theirs)

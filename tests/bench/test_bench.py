@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_snnprec.bench import digits, main, overhead
+from lightning_snnprec.bench import digits, main, numerics, overhead
 from lightning_snnprec.bench.record import RECORDS, make_record, write_record
 from lightning_snnprec.bench.tables import filled
 
@@ -71,3 +71,16 @@ def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> 
         main(["speed"])
     assert stopped.value.code == 2
     assert "overhead" in capsys.readouterr().err
+
+
+def test_numerics_covers_every_precision_and_input() -> None:
+    rows = {case: numerics.measure(case, seed=3) for case in ("normal", "zero", "outlier channel", "inf")}
+    by_name = {(row["precision"], row["quantity"]): row for row in rows["normal"]}
+    assert len(by_name) == 8 * 4
+    order = [by_name[precision, "output"]["sqnr_db"] for precision in ("fp32", "fp16", "bf16", "current", "nvfp4")]
+    assert order == sorted(order, reverse=True)
+    assert by_name["block", "output"]["cosine"] > 0.99
+    zero = [row for row in rows["zero"] if row["quantity"] == "grad_weight"]
+    assert all(row["absolute"] == 0 for row in zero)
+    hidden = {row["precision"]: row["hidden"] for row in rows["inf"]}
+    assert all(hidden[name] == (name not in ("fp32", "bf16", "fp16")) for name in hidden)

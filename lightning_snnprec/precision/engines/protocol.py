@@ -43,6 +43,7 @@ class Engine(Protocol):
 
     name: str
     recipe: str
+    config: PrecisionConfig
 
     def __init__(self, config: PrecisionConfig, recipe: str, device: torch.device) -> None:
         """Makes an engine without layers.
@@ -82,6 +83,12 @@ class Engine(Protocol):
             training: whether the model is in training mode; a call without gradients (`torch.is_grad_enabled()` is
                 False) is no training all the same.
             group: process group over which amax is reduced; None is the default group.
+        """
+
+    def hidden_nonfinite(self) -> Tensor:
+        """1.0 if a training cast since the last call met Inf or NaN on any rank, else 0.0; 0-dim, on the device.
+
+        An FP8 cast saturates, even Inf, so that a GradScaler would never see it.
         """
 
     def optimizer_stepped(self) -> None:

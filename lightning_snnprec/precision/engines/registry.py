@@ -6,7 +6,7 @@ import importlib
 
 from lightning_snnprec.precision.engines.protocol import Engine
 
-ENGINES: dict[str, str] = {}
+ENGINES: dict[str, str] = {"emulated": "lightning_snnprec.precision.engines.emulated:EmulatedEngine"}
 """`fp8_engine` -> "module:class" of the engines that this version has."""
 
 
