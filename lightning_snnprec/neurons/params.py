@@ -15,6 +15,8 @@ StepMode = Literal["s", "m"]
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 STORAGE = (torch.float32, torch.float16, torch.bfloat16, *FLOAT8)
 
+_NAMES = dict(zip(STORAGE, ("fp32", "fp16", "bf16", "float8_e4m3fn", "float8_e5m2"), strict=True))
+
 
 @dataclass(frozen=True)
 class NeuronPolicy:
@@ -59,7 +61,7 @@ def unsupported_policy(policy: NeuronPolicy | None) -> str | None:
         return None
     asked = []
     if policy.storage not in (None, torch.float32):
-        asked.append(f"neuron_storage={str(policy.storage).removeprefix('torch.')!r}")
+        asked.append(f"neuron_storage={_NAMES[policy.storage]!r}")
     if policy.forward != "fp32":
         asked.append(f"neuron_fwd={policy.forward!r}")
     if policy.backward != "fp32":

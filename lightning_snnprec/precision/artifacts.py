@@ -26,10 +26,12 @@ from lightning_snnprec.precision.neuron_record import (
 from lightning_snnprec.precision.orphans import check_optimizer
 from lightning_snnprec.precision.plan import ConversionPlan
 from lightning_snnprec.precision.report import describe
+from lightning_snnprec.precision.scale_cycle import ScaleCycle
 
 _log = logging.getLogger(__name__)
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _VERSION = 1
+_ENTRIES = {"version", "config", "recipe", "plan_digest", "skipped_steps", "scaler", "engine", "neurons", "membrane"}
 
 
 class PrecisionArtifacts:
@@ -47,6 +49,7 @@ class PrecisionArtifacts:
         config: its precision.
         plan: the decision on each of its modules.
         scaler: the GradScaler, or None where gradients need no loss scale.
+        cycle: the order of the scaler's calls over all optimizers, or None like the scaler.
         engine: the FP8 engine, or None outside of fp8.
         skipped_steps: optimizer steps that were skipped because gradients held Inf or NaN.
         last_step_skipped: whether the newest step was one of them.
@@ -71,6 +74,7 @@ class PrecisionArtifacts:
         self.neurons = tuple(neurons)
         hidden = None if engine is None else engine.hidden_nonfinite
         self.scaler = LossScaler(config.loss_scale, device, hidden) if config.uses_loss_scale else None
+        self.cycle = None if self.scaler is None else ScaleCycle(self.scaler)
         self.skipped_steps = 0
         self.last_step_skipped = False
         self._checked: weakref.WeakSet[Optimizer] = weakref.WeakSet()
@@ -118,32 +122,40 @@ class PrecisionArtifacts:
 
         Raises:
             RuntimeError: the optimizer holds parameters that the model does not have.
+            ValueError: `clip_grad_norm` is not above 0.
         """
+        if clip_grad_norm is not None and not clip_grad_norm > 0:
+            raise ValueError(f"clip_grad_norm={clip_grad_norm!r} must be above 0, or None for no clipping")
         if optimizer not in self._checked:
             check_optimizer(self.model, optimizer)
             self._checked.add(optimizer)
-        (loss if self.scaler is None else self.scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
+        (loss if self.cycle is None else self.cycle.scale(loss)).backward()  # type: ignore[no-untyped-call]
+        if self.cycle is not None:
+            self.cycle.receive(optimizer)
         if not step_optimizer:
             return None
-        if self.scaler is not None:
-            self.scaler.unscale_(optimizer)
+        if self.cycle is not None:
+            self.cycle.unscale(optimizer)
         norm = None
         if clip_grad_norm is not None:
             chosen = list(parameters) if parameters is not None else _parameters_of(optimizer)
             norm = nn.utils.clip_grad_norm_(chosen, clip_grad_norm)
         self.step(optimizer)
-        if self.scaler is not None:
-            self.scaler.update()
         return norm
 
     def step(self, optimizer: Optimizer, **kwargs: Any) -> Any:
         """Steps an optimizer whose gradients were unscaled, or skips it; counts skips and tells the engine.
 
+        The scale is updated once no other optimizer holds gradients of it; an optimizer without gradients just steps.
+
         Returns:
             What `optimizer.step` returned, None for a skipped step.
         """
-        skipped = self.scaler is not None and self.scaler.found_inf(optimizer)
-        result = optimizer.step(**kwargs) if self.scaler is None else self.scaler.step(optimizer, **kwargs)
+        scaler = self.scaler if self.scaler is not None and self.scaler.has_unscaled(optimizer) else None
+        skipped = scaler is not None and scaler.found_inf(optimizer)
+        result = optimizer.step(**kwargs) if scaler is None else scaler.step(optimizer, **kwargs)
+        if self.cycle is not None:
+            self.cycle.stepped(optimizer)
         self.last_step_skipped = skipped
         self.skipped_steps += skipped
         if self.engine is not None and not skipped:
@@ -198,7 +210,7 @@ class PrecisionArtifacts:
             ValueError: not a state of `state_dict`, or one of a newer version.
         """
         version = state.get("version")
-        if not isinstance(version, int) or "config" not in state:
+        if not isinstance(version, int) or not set(state) >= _ENTRIES:
             raise ValueError(f"not a state of PrecisionArtifacts: it has the keys {sorted(map(str, state))}")
         if version > _VERSION:
             raise ValueError(

@@ -81,9 +81,9 @@ def probe(device: torch.device | str | None = None) -> Facts:
     """
     chosen = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
     name, capability, problem = platform.processor() or platform.machine(), None, None
-    if chosen.type == "cuda":
-        name, problem = "no such device", _cuda_problem(chosen)
-        if problem is None:
+    if chosen.type != "cpu":
+        name, problem = "no such device", _device_problem(chosen)
+        if problem is None and chosen.type == "cuda":
             name, capability = torch.cuda.get_device_name(chosen), torch.cuda.get_device_capability(chosen)
     return Facts(
         device=str(chosen),
@@ -186,7 +186,14 @@ def _recipes_for(engine: str, capability: tuple[int, int]) -> str:
     return f"use {' or '.join(map(repr, names))}" if names else "use mode='bf16' or 'fp16'"
 
 
-def _cuda_problem(device: torch.device) -> str | None:
+def _device_problem(device: torch.device) -> str | None:
+    if device.type == "meta":
+        return "device meta holds no values, so that nothing can be prepared on it; use a real device"
+    if device.type != "cuda":
+        available = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        if available is None or available.type != device.type:
+            return f"device {device} was asked, but torch {torch.__version__} does not have it here; use device 'cpu'"
+        return None
     if not torch.cuda.is_available():
         return f"device {device} was asked, but torch {torch.__version__} sees no CUDA device; use device 'cpu'"
     if device.index is not None and device.index >= torch.cuda.device_count():

@@ -11,6 +11,7 @@ from torch import nn
 
 from lightning_snnprec.formats import BLOCK_1X128, BLOCK_128X128, E4M3, E5M2, MXFP8, NVFP4, NVFP4_2D
 from lightning_snnprec.precision.config import PrecisionConfig
+from lightning_snnprec.precision.layers import CONVERTED, plain_type
 from lightning_snnprec.precision.plan import ConversionPlan
 
 CONTRACT_FILE = "contract.json"
@@ -92,7 +93,7 @@ def contracts(model: nn.Module, config: PrecisionConfig, plan: ConversionPlan) -
     made = []
     for row in plan.rows:
         dtypes = sorted({str(p.dtype).removeprefix("torch.") for p in modules[row.name].parameters(recurse=False)})
-        if row.decision == "convert":
+        if row.decision == "convert" and plain_type(modules[row.name]) in CONVERTED:
             made.append(_layer(row.name, row.type, config, plan, ", ".join(dtypes)))
         elif row.decision == "neuron":
             made.append(_neuron(row.name, row.type, config, ", ".join(dtypes) or "none"))

@@ -6,7 +6,7 @@ from torch import nn
 
 from lightning_snnprec.precision.engines.protocol import Engine
 from lightning_snnprec.precision.inputs import remove_input_casts
-from lightning_snnprec.precision.layers import PLAIN, bind, binding_of, unbind
+from lightning_snnprec.precision.layers import PLAIN, bind, binding_of, is_bound, unbind
 from lightning_snnprec.precision.neuron_policy import apply_neuron_policy
 from lightning_snnprec.precision.plan import ConversionPlan
 
@@ -40,9 +40,8 @@ def engine_of(model: nn.Module) -> Engine | None:
     Raises:
         RuntimeError: layers were converted apart from each other and have different engines.
     """
-    engines = {
-        id(engine): engine for layer in converted_layers(model).values() for engine in [binding_of(layer).engine]
-    }
+    bound = [layer for layer in converted_layers(model).values() if is_bound(layer)]
+    engines = {id(engine): engine for layer in bound for engine in [binding_of(layer).engine]}
     if len(engines) > 1:
         raise RuntimeError(
             f"the model's layers belong to {len(engines)} FP8 engines, since parts of it were prepared separately; "

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lightning_snnprec.precision.engines.protocol import Engine, LayerKey
+from lightning_snnprec.precision.norms import NORMS
 
 _ATTRIBUTE = "_snnprec_binding"
 
@@ -63,7 +64,7 @@ class ConvertedConv1d(nn.Conv1d):
 CONVERTED: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: ConvertedLinear, nn.Conv1d: ConvertedConv1d}
 """Exact type -> the class that a layer of it becomes."""
 
-PLAIN: dict[type[nn.Module], type[nn.Module]] = {converted: plain for plain, converted in CONVERTED.items()}
+PLAIN: dict[type[nn.Module], type[nn.Module]] = {wide: plain for plain, wide in (CONVERTED | NORMS).items()}
 
 
 def plain_type(module: nn.Module) -> type[nn.Module]:
@@ -78,8 +79,16 @@ def gemm_weight(module: nn.Module) -> Tensor:
     return weight.detach().flatten(1)
 
 
+def is_bound(module: nn.Module) -> bool:
+    """Whether an engine computes this module."""
+    return _ATTRIBUTE in module.__dict__
+
+
 def bind(module: nn.Module, engine: Engine, key: LayerKey) -> None:
-    """Converts one layer in place."""
+    """Converts one layer, or one norm before a layer, in place."""
+    if type(module) in NORMS:
+        module.__class__ = NORMS[type(module)]
+        return
     engine.add_layer(key, gemm_weight(module))
     module.__dict__[_ATTRIBUTE] = Binding(engine, key)
     module.__class__ = CONVERTED[type(module)]

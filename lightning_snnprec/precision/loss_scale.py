@@ -34,7 +34,7 @@ class LossScale:
 
     def __post_init__(self) -> None:
         checks = {
-            "init": (_is_number(self.init) and 0 < self.init < math.inf, "a finite number above 0"),
+            "init": (_is_number(self.init) and 2**-24 <= self.init <= 2**32, "a number from 2**-24 to 2**32"),
             "growth_factor": (
                 _is_number(self.growth_factor) and 1 < self.growth_factor < math.inf,
                 "a finite number above 1",
@@ -107,6 +107,7 @@ class LossScaler(torch.amp.GradScaler):
         )
         self._hidden = hidden
         self._met: torch.Tensor | None = None
+        self._earlier: list[torch.Tensor] = []
 
     @override
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
@@ -120,9 +121,20 @@ class LossScaler(torch.amp.GradScaler):
 
     @override
     def update(self, new_scale: float | torch.Tensor | None = None) -> None:
-        """Updates the scale and forgets what was met."""
+        """Updates the scale, earlier steps of reopened optimizers included, and forgets what was met."""
+        flags = [
+            flag for state in self._per_optimizer_states.values() for flag in state["found_inf_per_device"].values()
+        ]
+        for earlier in self._earlier:
+            flags[0].add_(earlier.to(flags[0].device))
         super().update(new_scale)
         self._met = None
+        self._earlier.clear()
+
+    def reopen(self, optimizer: torch.optim.Optimizer) -> None:
+        """Lets an optimizer that stepped be unscaled and stepped again before the next `update`."""
+        state = self._per_optimizer_states.pop(id(optimizer))
+        self._earlier += list(state["found_inf_per_device"].values())
 
     def found_inf(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether `unscale_` (since the last `update`) met an Inf or NaN in this optimizer's gradients.
@@ -141,7 +153,13 @@ class LossScaler(torch.amp.GradScaler):
 
         Args:
             state: of this scaler, or of any `torch.amp.GradScaler`.
+
+        Raises:
+            ValueError: not such a state.
         """
+        missing = [name for name in ("scale", "_growth_tracker") if name not in state]
+        if missing:
+            raise ValueError(f"not the state of a GradScaler: it lacks {', '.join(missing)}")
         kept = ("growth_factor", "backoff_factor", "growth_interval")
         mine = self.state_dict()
         self.load_state_dict({**state, **{name: mine[name] for name in kept}})

@@ -40,5 +40,9 @@ def saved_membrane(model: nn.Module) -> dict[str, Tensor]:
 
 
 def restore_membrane(model: nn.Module, saved: dict[str, Tensor], device: Any) -> None:
-    """Puts carried membrane back on a device; neurons without a saved one are put at rest."""
-    load_carried_state(model, {name: v.to(device) for name, v in saved.items()})
+    """Puts carried membrane back on a device; neurons without a saved one are put at rest.
+
+    Membrane of a neuron that is gone, or that carries nothing any more, is dropped: `constant_changes` tells of it.
+    """
+    carrying = {name for name, node in model.named_modules() if isinstance(node, BaseNode) and node.stateful}
+    load_carried_state(model, {name: v.to(device) for name, v in saved.items() if name in carrying})

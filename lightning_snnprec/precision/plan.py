@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from rich.table import Table
@@ -19,6 +19,7 @@ from lightning_snnprec.precision.config import PrecisionConfig
 from lightning_snnprec.precision.engines.traits import gemm_alignment, resolve_recipe
 from lightning_snnprec.precision.layers import gemm_weight, plain_type
 from lightning_snnprec.precision.neuron_policy import is_foreign_neuron
+from lightning_snnprec.precision.norms import norms_before_linears
 from lightning_snnprec.precision.obstacles import foreign_readers, has_gemm, obstacle
 from lightning_snnprec.precision.patterns import check_patterns, matches
 
@@ -107,11 +108,15 @@ def make_plan(model: nn.Module, config: PrecisionConfig, facts: Facts) -> Conver
     fp8 = config.mode == "fp8"
     recipe = resolve_recipe(config.fp8_engine, config.fp8_recipe, facts.capability) if fp8 else None
     readers = foreign_readers(model) if fp8 else {}
-    rows = []
+    rows = {}
     for name, module in _network(model):
         decision, reason = _decide(name, module, config, recipe, readers)
-        rows.append(PlanRow(name, plain_type(module).__name__, decision, reason))
-    return ConversionPlan(tuple(rows), config.mode, config.fp8_engine if fp8 else None, recipe)
+        rows[module] = PlanRow(name, plain_type(module).__name__, decision, reason)
+    for norm, linear in norms_before_linears(model).items() if fp8 else ():
+        if rows[linear].decision == "convert" and not _left_out(rows[norm].name, config):
+            reason = f"gives its FP32 result to {rows[linear].name}, which casts it"
+            rows[norm] = replace(rows[norm], decision="convert", reason=reason)
+    return ConversionPlan(tuple(rows.values()), config.mode, config.fp8_engine if fp8 else None, recipe)
 
 
 def _network(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -151,14 +156,18 @@ def _plain_decision(config: PrecisionConfig) -> tuple[Decision, str]:
 def _fp8_decision(
     name: str, module: nn.Module, config: PrecisionConfig, recipe: str, readers: dict[nn.Module, str]
 ) -> tuple[Decision, str]:
-    reason = obstacle(module, readers)
-    if matches(name, config.exclude):
-        reason = "named by exclude"
-    elif config.include and not matches(name, config.include):
-        reason = "not named by include"
+    reason = _left_out(name, config) or obstacle(module, readers)
     if reason is not None:
         return "skip", f"{reason}; computes in {config.fp8_fallback_dtype}"
     return _size_decision(module, config, recipe)
+
+
+def _left_out(name: str, config: PrecisionConfig) -> str | None:
+    if matches(name, config.exclude):
+        return "named by exclude"
+    if config.include and not matches(name, config.include):
+        return "not named by include"
+    return None
 
 
 def _size_decision(module: nn.Module, config: PrecisionConfig, recipe: str) -> tuple[Decision, str]:

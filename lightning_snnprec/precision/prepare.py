@@ -85,10 +85,11 @@ def _check_model(model: nn.Module) -> None:
         raise RuntimeError(
             f"the model is already wrapped in {type(model).__name__}; prepare the plain model first, then wrap it"
         )
-    meta = [name for name, parameter in model.named_parameters() if parameter.is_meta]
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    meta = [name for name, tensor in tensors if tensor.is_meta]
     if meta:
         raise RuntimeError(
-            f"parameters on the meta device have no values to prepare: {', '.join(meta[:3])}; "
+            f"parameters or buffers on the meta device have no values to prepare: {', '.join(meta[:3])}; "
             "materialise the model first"
         )
 

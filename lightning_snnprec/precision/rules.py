@@ -14,6 +14,8 @@ _FP8_ONLY = (
     "fp8_recipe",
     "fp8_fallback_dtype",
     "pad_unaligned",
+    "include",
+    "exclude",
     "fp8_only_where_faster",
     "stochastic_rounding",
     "cuda_graph",

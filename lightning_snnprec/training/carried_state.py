@@ -13,8 +13,7 @@ from lightning_snnprec.neurons.state import begin_batch, carried_state, load_car
 class CarriedState:
     """Begins batches, and swaps the state that training carries out while an evaluation batch runs.
 
-    Evaluation starts from rest after every training batch and at the start of a run, and carries its own state from
-    batch to batch in between.
+    Evaluation starts from rest at the first batch of each dataloader, and carries its own state from batch to batch.
 
     Args:
         model: holds the neurons.
@@ -23,11 +22,26 @@ class CarriedState:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._evaluation: dict[str, Tensor] = {}
+        self._at_start: dict[str, Tensor] | None = None
 
-    def begin_training_batch(self) -> None:
-        """Resets neurons, or detaches the state of those that carry it on."""
-        self._evaluation = {}
+    def next_training_batch(self) -> None:
+        """Tells that the training steps to come belong to a new batch."""
+        self._at_start = None
+
+    def begin_training_step(self) -> None:
+        """Resets neurons, or detaches the state of those that carry it on.
+
+        A further step on the same batch (an optimizer that evaluates its closure several times) starts from the state
+        that the first one started from.
+        """
+        if self._at_start is not None:
+            load_carried_state(self._model, self._at_start)
         begin_batch(self._model)
+        self._at_start = carried_state(self._model)
+
+    def begin_evaluation(self) -> None:
+        """Puts evaluation at rest: the first batch of a dataloader follows."""
+        self._evaluation = {}
 
     @contextmanager
     def evaluation_batch(self) -> Iterator[None]:

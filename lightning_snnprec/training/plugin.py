@@ -22,10 +22,11 @@ from typing_extensions import override
 
 from lightning_snnprec.precision import PrecisionArtifacts, PrecisionConfig, prepare_model_for_precision
 from lightning_snnprec.precision.orphans import check_optimizer
+from lightning_snnprec.precision.scale_cycle import ScaleCycle
 from lightning_snnprec.training.carried_state import CarriedState
-from lightning_snnprec.training.scale_cycle import ScaleCycle
+from lightning_snnprec.training.gradient_watch import GradientWatch
+from lightning_snnprec.training.run_callback import RunCallback
 from lightning_snnprec.training.schedule_hold import ScheduleHold
-from lightning_snnprec.training.step_callback import StepCallback
 
 _log = logging.getLogger(__name__)
 _LIGHTNING_NAMES = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
@@ -62,10 +63,10 @@ class SNNPrecision(Precision):
 
     def _forget(self) -> None:
         self._artifacts: PrecisionArtifacts | None = None
-        self._cycle: ScaleCycle | None = None
         self._carried: CarriedState | None = None
         self._schedules = ScheduleHold()
-        self._callback: StepCallback | None = None
+        self._callback: RunCallback | None = None
+        self._watch: GradientWatch | None = None
 
     @property
     def artifacts(self) -> PrecisionArtifacts:
@@ -77,6 +78,10 @@ class SNNPrecision(Precision):
         if self._artifacts is None:
             raise RuntimeError("SNNPrecision has prepared no model yet; it does so when the Trainer starts a run")
         return self._artifacts
+
+    @property
+    def _cycle(self) -> ScaleCycle | None:
+        return None if self._artifacts is None else self._artifacts.cycle
 
     @property
     def scaler(self) -> torch.amp.GradScaler | None:
@@ -91,7 +96,11 @@ class SNNPrecision(Precision):
     @override
     def convert_module(self, module: nn.Module) -> nn.Module:
         """Moves the module to the run's device and converts it, in place."""
-        assert isinstance(module, pl.LightningModule)
+        if not isinstance(module, pl.LightningModule):
+            raise TypeError(
+                f"SNNPrecision is a plugin of lightning.pytorch.Trainer and got a {type(module).__name__}; with Fabric "
+                "or a loop of your own, call lightning_snnprec.prepare_model_for_precision(model, device, config)"
+            )
         trainer = module.trainer
         owner = None if self._owner is None else self._owner()
         if owner is not None and owner is not trainer:
@@ -113,10 +122,8 @@ class SNNPrecision(Precision):
             self._artifacts = former = made
             rank_zero_info(made.plan.summary())
         self._carried = CarriedState(module)
-        self._cycle = None if former.scaler is None else ScaleCycle(former)
-        if trainer.state.fn == TrainerFn.FITTING and former.scaler is not None:
-            self._callback = StepCallback(former, self._schedules)
-            trainer.callbacks.insert(0, self._callback)  # type: ignore[attr-defined]
+        self._callback = RunCallback(former, self._carried, self._schedules)
+        trainer.callbacks.insert(0, self._callback)  # type: ignore[attr-defined]
 
     @override
     def connect(
@@ -133,7 +140,9 @@ class SNNPrecision(Precision):
                 )
         self._schedules.configs = lr_schedulers
         if self._cycle is not None:
-            self._cycle.optimizers = optimizers
+            module = self.artifacts.model
+            assert isinstance(module, pl.LightningModule)
+            self._watch = GradientWatch(self._cycle, optimizers, manual=not module.automatic_optimization)
         return model, optimizers, lr_schedulers
 
     @override
@@ -150,7 +159,7 @@ class SNNPrecision(Precision):
         if self._cycle is not None:
             self._cycle.finish()
         if self._carried is not None:
-            self._carried.begin_training_batch()
+            self._carried.begin_training_step()
         with self.forward_context():
             yield
 
@@ -200,11 +209,9 @@ class SNNPrecision(Precision):
             return None  # the training step asked for no backward
         self._cycle.unscale(optimizer)
         self._after_closure(model, optimizer)
-        result = self._cycle.step(optimizer, **kwargs)
-        if model.automatic_optimization:
-            self._cycle.finish()
-            if self.artifacts.last_step_skipped:
-                self._schedules.hold()
+        result = self.artifacts.step(optimizer, **kwargs)
+        if model.automatic_optimization and self.artifacts.last_step_skipped:
+            self._schedules.hold()
         return result
 
     @override
@@ -242,8 +249,12 @@ class SNNPrecision(Precision):
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes over the scaler of a checkpoint that was made under Lightning's own `MixedPrecision`."""
-        if type(self).__qualname__ not in checkpoint and self.config.mode == "fp8":
+        """Takes over what another plugin's name stands over: a subclass, or Lightning's own `MixedPrecision`."""
+        names = [kind.__qualname__ for kind in type(self).__mro__ if issubclass(kind, SNNPrecision)]
+        saved = next((checkpoint[name] for name in names if name in checkpoint), None)
+        if saved is not None and names[0] not in checkpoint:
+            self.load_state_dict(saved)
+        if saved is None and self.config.mode == "fp8":
             _log.warning("warm start: the checkpoint has no precision state; FP8 state starts fresh")
         theirs = checkpoint.get("MixedPrecision")
         if theirs and self._artifacts is not None and self._artifacts.scaler is not None:
@@ -257,6 +268,9 @@ class SNNPrecision(Precision):
         if trainer is not None and self._callback in trainer.callbacks:  # type: ignore[attr-defined]
             trainer.callbacks.remove(self._callback)  # type: ignore[attr-defined]
         self._callback = None
+        if self._watch is not None:
+            self._watch.remove()
+            self._watch = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"config": self.config}
@@ -266,12 +280,13 @@ class SNNPrecision(Precision):
 
 
 def _merged(config: PrecisionConfig | Mapping[str, Any] | str | None, fields: dict[str, Any]) -> PrecisionConfig:
+    config = "bf16" if config is None else config
     if not fields:
         return PrecisionConfig.from_any(config)
     if isinstance(config, PrecisionConfig):
-        return PrecisionConfig.from_any({**config.to_dict(), **fields})
-    given: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {"mode": config or "bf16"}
-    if given.get("mode", "bf16") not in ("bf16", fields.get("mode", given.get("mode", "bf16"))):
+        config = config.to_dict()
+    given: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {"mode": config}
+    if config != "bf16" and given.get("mode", fields.get("mode")) != fields.get("mode", given.get("mode")):
         raise ValueError(f"mode is given twice, as {given['mode']!r} and as {fields['mode']!r}; keep one")
     return PrecisionConfig.from_any({**given, **fields})
 

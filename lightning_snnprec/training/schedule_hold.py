@@ -10,6 +10,9 @@ _HELD = "held"
 class ScheduleHold:
     """Keeps Lightning from stepping schedulers of interval "step" between `hold` and `release`.
 
+    A scheduler of frequency above 1 misses the one tick that falls on a skipped step. One that follows a metric
+    (`ReduceLROnPlateau`) does not count optimizer steps and is left alone.
+
     Lightning steps a scheduler whose configuration's interval is the one that has just ended. While held, the interval
     names none; the scheduler itself, its state and its instance attributes are never touched.
     """
@@ -21,7 +24,7 @@ class ScheduleHold:
     def hold(self) -> None:
         """Holds all schedulers that step with the optimizer."""
         for config in self.configs:
-            if config.interval == "step":
+            if config.interval == "step" and not config.reduce_on_plateau:
                 config.interval = _HELD
                 self._held.append(config)
 

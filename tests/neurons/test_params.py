@@ -89,7 +89,7 @@ def test_plain_torch_follows_fp32_policies(policy: NeuronPolicy | None) -> None:
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (NeuronPolicy(torch.bfloat16), "neuron_storage='bfloat16' needs"),
+        (NeuronPolicy(torch.bfloat16), "neuron_storage='bf16' needs"),
         (NeuronPolicy(torch.float32, "bf16"), "neuron_fwd='bf16' needs"),
         (
             NeuronPolicy(torch.float8_e5m2, "fp8", "fp8"),

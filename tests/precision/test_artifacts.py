@@ -185,6 +185,10 @@ def test_foreign_and_future_states_are_refused() -> None:
     artifacts = prepared(nn.Linear(4, 4), "fp16")
     with pytest.raises(ValueError, match="not a state of PrecisionArtifacts: it has the keys \\['scale'\\]"):
         artifacts.load_state_dict({"scale": 1.0})
+    with pytest.raises(ValueError, match="not a state of PrecisionArtifacts"):
+        artifacts.load_state_dict({"version": 1, "config": {}})
+    with pytest.raises(ValueError, match="not the state of a GradScaler: it lacks _growth_tracker"):
+        artifacts.load_state_dict({**artifacts.state_dict(), "scaler": {"scale": 2.0}})
     with pytest.raises(ValueError, match="version 2, this lightning_snnprec reads up to 1"):
         artifacts.load_state_dict({**artifacts.state_dict(), "version": 2})
 
@@ -231,3 +235,33 @@ def test_a_no_grad_forward_before_training_does_not_cut_the_gradient() -> None:
     loss.backward()
     assert layer.weight.grad is not None
     assert layer.weight.grad.abs().sum() > 0
+
+
+def test_two_optimizers_of_which_one_accumulates() -> None:
+    net = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)])
+    for layer in net:
+        nn.init.zeros_(layer.weight)
+    artifacts = prepared(net, "fp16", loss_scale={"init": 8.0, "growth_interval": 1})
+    first, second = (torch.optim.SGD(layer.parameters(), lr=1.0) for layer in net)
+    for step in range(4):
+        artifacts.backward((net[1].weight * 0.125).sum(), second, step_optimizer=step == 3)
+        artifacts.backward((net[0].weight * 0.125).sum(), first)
+        first.zero_grad()
+    assert [layer.weight.item() for layer in net] == [-0.5, -0.5]
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, float("nan")])
+def test_a_clip_that_is_not_above_zero_is_refused(clip: float) -> None:
+    layer = nn.Linear(4, 1)
+    artifacts = prepared(layer, "fp32")
+    with pytest.raises(ValueError, match="must be above 0"):
+        artifacts.backward(layer(torch.ones(1, 4)).sum(), torch.optim.SGD(layer.parameters()), clip_grad_norm=clip)
+
+
+def test_a_membrane_that_nobody_carries_any_more_is_dropped_with_a_word() -> None:
+    net = nn.Sequential(nn.Linear(8, 8), LIFNode(stateful=True))
+    artifacts = prepared(net, "fp32")
+    net(torch.rand(3, 32, 8))
+    other = nn.Sequential(nn.Linear(8, 8), LIFNode())
+    with pytest.warns(UserWarning, match=r"1.stateful was True when saved and is False now"):
+        prepared(other, "fp32").load_state_dict(artifacts.state_dict())

@@ -92,5 +92,5 @@ def test_profiles() -> None:
 def test_low_precision_neurons_are_refused_at_preparation_for_now() -> None:
     reasons = refusals(PrecisionConfig("bf16", neuron_storage="bf16"), probe("cpu"))
     assert len(reasons) == 1
-    assert "neuron_storage='bfloat16'" in reasons[0]
+    assert "neuron_storage='bf16'" in reasons[0]
     assert refusals(PrecisionConfig("bf16", neuron_storage="fp32"), probe("cpu")) == ()

@@ -70,6 +70,8 @@ def test_a_config_is_frozen_and_hashable() -> None:
         ({"mode": "fp8", "margin": -1}, "margin=-1 must be a whole number of at least 0"),
         ({"mode": "fp8", "pad_unaligned": "yes"}, "pad_unaligned='yes' must be true or false"),
         ({"mode": "fp8", "exclude": [1]}, "exclude=[1] must be a list of fnmatch patterns"),
+        ({"exclude": ["head"]}, "exclude=('head',) needs mode='fp8'"),
+        ({"mode": "fp16", "loss_scale": {"init": 1e39}}, "loss_scale.init=1e+39 must be a number from"),
         ({"fp8_recipe": "delayed"}, "fp8_recipe='delayed' needs mode='fp8', but mode is 'bf16'"),
         ({"mode": "fp16", "cuda_graph": True}, "cuda_graph=True needs mode='fp8'"),
         ({"mode": "fp8", "fp8_recipe": "current", "margin": 1}, "margin=1 is a setting of delayed scaling"),
@@ -78,7 +80,7 @@ def test_a_config_is_frozen_and_hashable() -> None:
         ({"mode": "fp8", "fp8_engine": "emulated", "fp8_only_where_faster": True}, "needs a real engine"),
         ({"mode": "fp8", "stochastic_rounding": True}, "exists in Transformer Engine for fp8_recipe='nvfp4' only"),
         ({"loss_scale": {"init": 8}}, "loss_scale is a setting of fp16 gradients, but mode is 'bf16'"),
-        ({"mode": "fp16", "loss_scale": {"init": 0}}, "loss_scale.init=0 must be a finite number above 0"),
+        ({"mode": "fp16", "loss_scale": {"init": 0}}, "loss_scale.init=0 must be a number from 2**-24 to 2**32"),
         (
             {"mode": "fp16", "loss_scale": {"growth": 3}},
             "loss_scale has no field 'growth'; did you mean 'growth_factor'?",

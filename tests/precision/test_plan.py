@@ -104,7 +104,7 @@ def test_a_pattern_that_matches_nothing_is_an_error_with_near_names() -> None:
     with pytest.raises(ValueError, match="exclude pattern 'hed' matches no module; near names are 'head'"):
         make_plan(net, PrecisionConfig("fp8", exclude=("hed",)), H200)
     with pytest.raises(ValueError, match=r"include pattern 'xyz' matches no module; the names are body, body.0"):
-        make_plan(net, PrecisionConfig("bf16", include=("xyz",)), H200)
+        make_plan(net, PrecisionConfig("fp8", include=("xyz",)), H200)
 
 
 def test_patterns_see_through_torch_compile() -> None:

@@ -33,6 +33,16 @@ def test_wrapped_meta_and_foreign_objects_are_refused() -> None:
         prepare_model_for_precision(nn.DataParallel(nn.Linear(2, 2)), "cpu")
     with pytest.raises(RuntimeError, match="meta device have no values to prepare: weight, bias"):
         prepare_model_for_precision(nn.Linear(2, 2, device="meta"), "cpu")
+    with pytest.raises(RuntimeError, match="meta device have no values to prepare: running_mean"):
+        prepare_model_for_precision(nn.BatchNorm1d(2, affine=False, device="meta"), "cpu")
+
+
+@pytest.mark.parametrize("device", ["meta", "xpu", "mps"])
+def test_devices_that_are_not_here_are_refused_before_the_model_moves(device: str) -> None:
+    net = spiking_net()
+    with pytest.raises(RuntimeError, match=f"device {device}"):
+        prepare_model_for_precision(net, device, "bf16")
+    assert next(net.parameters()).device.type == "cpu"
 
 
 @pytest.mark.parametrize("mode", ["fp32", "bf16", "fp16"])

@@ -1,5 +1,6 @@
 """GradScaler under Lightning: skips, schedules, clipping and several optimizers (field reports A05 and A06)."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -190,8 +191,136 @@ def test_a_backward_past_the_scaler_is_refused(tmp_path: Path) -> None:
         trainer(tmp_path, max_steps=1, plugins=SNNPrecision("fp16")).fit(lit, loader())
 
 
-def test_stepping_twice_against_pending_gradients_is_refused(tmp_path: Path) -> None:
-    lit = Manual(optimizers=2)
-    lit.order = ("backward0", "backward1", "step0", "backward0", "step0", "step1")
-    with pytest.raises(RuntimeError, match="SGD was stepped twice while another optimizer still holds gradients"):
-        trainer(tmp_path, max_steps=1, plugins=SNNPrecision("fp16")).fit(lit, loader())
+def fp16(**scale: float) -> SNNPrecision:
+    return SNNPrecision("fp16", loss_scale={"init": 8.0, "growth_interval": 1, **scale})
+
+
+class Loop(Manual):
+    """Two weights and a loop of the test's own."""
+
+    def __init__(self, loop: Callable[[Manual, list[Any], int], None]) -> None:
+        super().__init__(optimizers=2)
+        self.loop = loop
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> None:  # type: ignore[override]
+        self.loop(self, list(self.optimizers()), batch_idx)  # type: ignore[arg-type]
+
+
+def backward(lit: Manual, index: int) -> None:
+    lit.manual_backward((lit.weights[index] * 0.125).sum())
+
+
+def one_accumulates(lit: Manual, optimizers: list[Any], batch_idx: int) -> None:
+    """The second optimizer steps every fourth batch only."""
+    backward(lit, 0)
+    optimizers[0].step()
+    optimizers[0].zero_grad()
+    backward(lit, 1)
+    if batch_idx % 4 == 3:
+        optimizers[1].step()
+        optimizers[1].zero_grad()
+
+
+def critic_twice(lit: Manual, optimizers: list[Any], batch_idx: int) -> None:
+    """Gradients are cleared before each backward, so that stale ones lie about."""
+    for index in (0, 0, 1):
+        optimizers[index].zero_grad()
+        backward(lit, index)
+        optimizers[index].step()
+
+
+def cleared_in_place(lit: Manual, optimizers: list[Any], batch_idx: int) -> None:
+    for index in (0, 1, 0):
+        backward(lit, index)
+        optimizers[index].step()
+        optimizers[index].zero_grad(set_to_none=False)
+
+
+def left_for_another(lit: Manual, optimizers: list[Any], batch_idx: int) -> None:
+    """The first loss reaches the second optimizer's weight too, which clears that before its own backward."""
+    lit.manual_backward((lit.weights[0] * 0.125 + lit.weights[1] * 3.0).sum())
+    optimizers[0].step()
+    optimizers[0].zero_grad()
+    optimizers[1].zero_grad()
+    backward(lit, 1)
+    optimizers[1].step()
+    optimizers[1].zero_grad()
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected", "updates"),
+    [
+        (one_accumulates, [-0.5, -0.5], 2),
+        (critic_twice, [-1.0, -0.5], 12),
+        (cleared_in_place, [-1.0, -0.5], 12),
+        (left_for_another, [-0.5, -0.5], 4),
+    ],
+)
+def test_no_gradient_is_unscaled_by_another_scale(
+    loop: Callable[[Manual, list[Any], int], None], expected: list[float], updates: int, tmp_path: Path
+) -> None:
+    lit = Loop(loop)
+    run = trainer(tmp_path, max_epochs=1, plugins=fp16())
+    run.fit(lit, loader(40))
+    assert [weight.item() for weight in lit.weights] == expected
+    assert run.scaler is not None
+    assert run.scaler.get_scale() == 8.0 * 2**updates
+
+
+def test_an_overflow_of_a_step_before_the_last_still_backs_the_scale_off(tmp_path: Path) -> None:
+    def twice(lit: Manual, optimizers: list[Any], batch_idx: int) -> None:
+        backward(lit, 1)
+        lit.manual_backward((lit.weights[0] * INF).sum())
+        optimizers[0].step()
+        optimizers[0].zero_grad()
+        backward(lit, 0)
+        optimizers[0].step()
+        optimizers[1].step()
+
+    lit = Loop(twice)
+    run = trainer(tmp_path, max_epochs=1, limit_train_batches=1, plugins=fp16())
+    run.fit(lit, loader(10))
+    assert [weight.item() for weight in lit.weights] == [-0.125, -0.125]
+    assert run.scaler is not None
+    assert run.scaler.get_scale() == 4.0
+    assert run.precision_plugin.skipped_steps == 1
+
+
+def test_a_step_past_the_scaler_is_refused(tmp_path: Path) -> None:
+    def past(lit: Manual, optimizers: list[Any], batch_idx: int) -> None:
+        backward(lit, 0)
+        lit.optimizers(use_pl_optimizer=False)[0].step()  # type: ignore[index,union-attr]
+
+    with pytest.raises(RuntimeError, match=r"SGD.step\(\) was called past the GradScaler"):
+        trainer(tmp_path, max_steps=1, plugins=fp16()).fit(Loop(past), loader())
+
+
+def test_an_optimizer_without_gradients_just_steps(tmp_path: Path) -> None:
+    def none(lit: Manual, optimizers: list[Any], batch_idx: int) -> None:
+        optimizers[1].step()
+        backward(lit, 0)
+        optimizers[0].step()
+        optimizers[0].zero_grad()
+        optimizers[1].step()
+
+    lit = Loop(none)
+    run = trainer(tmp_path, max_epochs=1, plugins=fp16())
+    run.fit(lit, loader(40))
+    assert [weight.item() for weight in lit.weights] == [-0.5, 0.0]
+
+
+def test_hooks_are_gone_after_a_fit(tmp_path: Path) -> None:
+    lit = Loop(cleared_in_place)
+    run = trainer(tmp_path, max_epochs=1, plugins=fp16())
+    run.fit(lit, loader(40))
+    assert not any(getattr(weight, "_post_accumulate_grad_hooks", None) for weight in lit.weights)
+    assert not any(optimizer._optimizer_step_pre_hooks for optimizer in run.optimizers)
+
+
+@pytest.mark.parametrize("arguments", [{"log_every_n_steps": 0}, {"barebones": True}])
+def test_no_logging_at_all(arguments: dict[str, Any], tmp_path: Path) -> None:
+    unset = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"))
+    chosen = {**unset, **arguments} if "barebones" in arguments else arguments
+    run = trainer(tmp_path, max_steps=2, plugins=fp16(), **chosen)
+    run.fit(Lit(), loader())
+    assert run.global_step == 2

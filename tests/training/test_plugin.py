@@ -307,7 +307,63 @@ def test_fields_and_config_given_together() -> None:
     assert SNNPrecision(PrecisionConfig("fp16"), loss_scale={"init": 2.0}).config.loss_scale.init == 2.0
     with pytest.raises(ValueError, match="mode is given twice, as 'fp8' and as 'fp16'"):
         SNNPrecision("fp8", mode="fp16")
+    for given in (PrecisionConfig("fp16"), {"mode": "fp16"}):
+        with pytest.raises(ValueError, match="mode is given twice, as 'fp16' and as 'bf16'"):
+            SNNPrecision(given, mode="bf16")
+    with pytest.raises(ValueError, match="mode=''"):
+        SNNPrecision("", loss_scale={})
     with pytest.raises(ValueError, match="unknown field 'recipe'"):
         SNNPrecision("fp8", recipe="current")
     with pytest.raises(RuntimeError, match="has prepared no model yet"):
         _ = SNNPrecision("fp8").artifacts
+
+
+def test_evaluation_begins_at_rest_on_each_dataloader(tmp_path: Path) -> None:
+    class Several(Lit):
+        def validation_step(self, batch: list[Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
+            super().validation_step(batch, batch_idx)
+
+    lit = Several(net=nn.Sequential(nn.Linear(16, 16), LIFNode(stateful=True, tau=100.0), nn.Linear(16, 3)))
+    run = trainer(tmp_path, plugins=SNNPrecision("fp32"))
+    (first, second) = run.validate(lit, [loader(20), loader(20)])
+    assert list(first.values()) == list(second.values())
+    run.validate(lit, [loader(20, batch_size=10), loader(21, batch_size=7)])
+
+
+def test_a_closure_that_is_evaluated_several_times_starts_from_the_same_membrane(tmp_path: Path) -> None:
+    starts: list[list[float]] = []
+
+    class Quasi(Lit):
+        def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+            if batch_idx >= len(starts):
+                starts.append([])
+            v = self.net[1].v  # type: ignore[index]
+            starts[batch_idx].append(float(v.sum()) if isinstance(v, Tensor) else float(v))
+            return super().training_step(batch, batch_idx)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.LBFGS(self.parameters(), max_iter=4, lr=1e-3)
+
+    lit = Quasi(net=nn.Sequential(nn.Linear(16, 16), LIFNode(stateful=True), nn.Linear(16, 3)))
+    trainer(tmp_path, max_epochs=1, plugins=SNNPrecision("fp32")).fit(lit, loader())
+    assert [len(set(batch)) for batch in starts] == [1] * 4
+    assert all(len(batch) > 1 for batch in starts)
+    assert len({batch[0] for batch in starts}) == 4
+
+
+def test_a_subclass_takes_over_its_parents_state(tmp_path: Path) -> None:
+    class Mine(SNNPrecision):
+        pass
+
+    run = trainer(tmp_path, max_steps=2, plugins=SNNPrecision("fp16", loss_scale={"init": 8.0}))
+    run.fit(Lit(), loader())
+    run.save_checkpoint(tmp_path / "parent.ckpt")
+    mine = trainer(tmp_path, max_steps=3, plugins=Mine("fp16"))
+    mine.fit(Lit(), loader(), ckpt_path=tmp_path / "parent.ckpt")
+    assert mine.scaler is not None
+    assert mine.scaler.get_scale() == 8.0
+
+
+def test_fabric_is_told_what_to_call() -> None:
+    with pytest.raises(TypeError, match=r"with Fabric or a loop of your own, call lightning_snnprec.prepare_model"):
+        SNNPrecision("bf16").convert_module(nn.Linear(2, 2))

@@ -27,6 +27,7 @@ from lightning_snnprec.precision.engines.operands import (
     operand_cast,
 )
 from lightning_snnprec.precision.engines.protocol import GradSlot, LayerKey
+from lightning_snnprec.precision.norms import is_unrounded
 from lightning_snnprec.rng import SavedGenerator
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class EmulatedEngine:
     def quantize_input(self, key: LayerKey, x: Tensor) -> Operand:
         """Casts an input `[..., I]` from the dtype in which the layer computes."""
         dtype = compute_dtype(x)
-        values_NI = x.detach().to(dtype).float().reshape(-1, x.shape[-1])
+        rounded = x.detach() if is_unrounded(x) else x.detach().to(dtype)
+        values_NI = rounded.float().reshape(-1, x.shape[-1])
         record = self._training and torch.is_grad_enabled()
         if record:
             self._note_hidden(values_NI)

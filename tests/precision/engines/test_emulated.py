@@ -363,3 +363,45 @@ def test_copies_take_their_own_state_along() -> None:
         copied: Any = twin[0].__dict__["_snnprec_binding"].engine
         assert copied.history("0", "input").history.data_ptr() != engine.history("0", "input").history.data_ptr()
         assert torch.equal(copied.random.state(), engine.random.state())
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
+def test_a_norm_before_a_linear_is_cast_once_from_fp32(norm: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(norm(32), nn.Linear(32, 16))  # type: ignore[call-arg]
+    x = torch.randn(7, 32)
+    wide = net[0](x)
+    types = [type(module) for module in net]
+    keys = list(net.state_dict())
+    artifacts, _ = prepared(net, "current", fp8_fallback_dtype="bf16")
+    assert artifacts.plan.converted == ("0", "1")
+    expected = quantize_current(wide, E4M3).restored @ quantize_current(net[1].weight, E4M3).restored.t()
+    with artifacts.autocast_context():
+        found = net(x)
+    assert torch.equal(found, (expected + net[1].bias).bfloat16())
+    found.float().sum().backward()
+    assert net[0].weight.grad.isfinite().all()  # type: ignore[union-attr]
+    assert list(net.state_dict()) == keys
+    to_plain(net)
+    assert [type(module) for module in net] == types
+
+
+def test_a_norm_with_a_hook_or_without_a_converted_linear_stays() -> None:
+    net = nn.Sequential(
+        nn.LayerNorm(32), nn.Linear(32, 32), nn.LayerNorm(32), nn.ReLU(), nn.LayerNorm(32), nn.Linear(32, 8)
+    )
+    net[0].register_forward_hook(lambda *_: None)
+    artifacts, _ = prepared(net, "current", exclude=["5"])
+    assert artifacts.plan.converted == ("1",)
+    assert [type(module) for module in (net[0], net[2], net[4])] == [nn.LayerNorm] * 3
+
+
+def test_layer_norms_without_affine_parameters() -> None:
+    """Field report A29."""
+    for norm in (nn.LayerNorm(16, elementwise_affine=False), nn.LayerNorm(16, bias=False)):
+        net = nn.Sequential(norm, nn.Linear(16, 4, bias=False))
+        names = [name for name, _ in net.named_parameters()]
+        artifacts, _ = prepared(net, "delayed")
+        assert artifacts.plan.converted == ("0", "1")
+        assert train(artifacts, [torch.randn(3, 16)])[0] > 0
+        assert [name for name, _ in net.named_parameters()] == names
