@@ -47,15 +47,12 @@ def _origin(record: dict[str, Any]) -> str:
 
 def _digits(record: dict[str, Any]) -> list[str]:
     lines = [
-        "| precision | validation accuracy, mean of seeds | per seed | firing rate | training |",
-        "|---|---|---|---|---|",
+        "| precision | validation accuracy, mean of seeds | per seed | firing rate |",
+        "|---|---|---|---|",
     ]
     for mode, found in record["results"].items():
         seeds = ", ".join(f"{value:.2f}" for value in found["per_seed_percent"])
-        lines.append(
-            f"| {mode} | {found['accuracy_percent']:.2f} % | {seeds} | {found['firing_rate']:.3f} | "
-            f"{found['fit_seconds']:.1f} s |"
-        )
+        lines.append(f"| {mode} | {found['accuracy_percent']:.2f} % | {seeds} | {found['firing_rate']:.3f} |")
     return lines
 
 
