@@ -14,10 +14,11 @@ from lightning_snnprec import SNNPrecision
 from lightning_snnprec.neurons import LIFNode
 from lightning_snnprec.precision import PrecisionConfig
 from lightning_snnprec.precision.engines import ENGINES
+from lightning_snnprec.precision.engines.emulated import EmulatedEngine
+from lightning_snnprec.precision.engines.operands import ROLES
 from tests.training.lit import Lit, loader
 
 warnings.filterwarnings("ignore")
-ENGINES["emulated"] = "tests.stub_engine:StubEngine"
 
 
 class Root(pl.LightningModule):
@@ -51,6 +52,8 @@ def module(case: str) -> pl.LightningModule:
 
 def main(case: str, strategy: str) -> None:
     torch.manual_seed(3)
+    if case == "root":
+        ENGINES["emulated"] = "tests.stub_engine:StubEngine"
     lit = module(case)
     config = "fp16" if case == "overflow" else PrecisionConfig("fp8", fp8_engine="emulated")
     run = pl.Trainer(
@@ -67,7 +70,12 @@ def main(case: str, strategy: str) -> None:
     run.fit(lit, loader(80))
     plugin = run.precision_plugin
     assert isinstance(plugin, SNNPrecision)
+    engine = plugin.artifacts.engine
+    emulated = isinstance(engine, EmulatedEngine)
     result = {
+        "histories": {role: engine.history("net.0", role).history[-5:].tolist() for role in ROLES}
+        if emulated
+        else None,
         "rank": run.global_rank,
         "digest": plugin.artifacts.plan.digest,
         "converted": list(plugin.artifacts.plan.converted),

@@ -15,6 +15,7 @@ import torch
 
 from lightning_snnprec.precision import PrecisionConfig, device_profile, make_plan
 from tests.training.ddp_run import Root
+from tests.training.lit import loader
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +26,10 @@ def run(case: str, strategy: str) -> list[dict[str, Any]]:
     command = [sys.executable, str(script), case, strategy]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in re.findall(r"RESULT (\{.*?\})", done.stdout)]
+    found = [
+        json.loads(line)
+        for line in re.findall(r"RESULT (\{.*?\})$", done.stdout.replace("RESULT", "\nRESULT"), re.MULTILINE)
+    ]
     return sorted(found, key=lambda result: int(result["rank"]))
 
 
@@ -49,3 +53,15 @@ def test_an_overflow_on_one_rank_skips_the_step_on_both() -> None:
     assert [result["scale"] for result in ranks] == [32768.0, 32768.0]
     assert ranks[0]["weights"] == ranks[1]["weights"]
     assert torch.tensor(ranks[0]["weights"]).isfinite()
+
+
+def test_amax_is_the_maximum_over_ranks() -> None:
+    """Each rank sees other samples; histories and scales are those of the larger amax."""
+    ranks = run("emulated", "snn_ddp")
+    assert ranks[0]["histories"] == ranks[1]["histories"]
+    assert ranks[0]["weights"] == ranks[1]["weights"]
+    x = loader(80).dataset.tensors[0]  # type: ignore[attr-defined]
+    inputs = ranks[0]["histories"]["input"][-4:]
+    # without shuffling, step s of rank r sees samples r, r + 2, ... of its 10: both ranks together 20 in a row
+    expected = [part.abs().max().bfloat16().float().item() for part in x.split(20)]
+    assert inputs == expected
