@@ -23,7 +23,7 @@ def describe(
         "config": config.to_dict(),
         "policy": _policy(config, plan),
         "capability_report": {"facts": dict(facts.lines()), "refusals": list(refusals(config, facts))},
-        "conversion_report": _conversion(plan),
+        "conversion_report": _conversion(config, plan),
         "neurons": _neurons(config, model, neurons),
     }
 
@@ -39,13 +39,21 @@ def _policy(config: PrecisionConfig, plan: ConversionPlan) -> dict[str, Any]:
     }
 
 
-def _conversion(plan: ConversionPlan) -> dict[str, Any]:
+def _conversion(config: PrecisionConfig, plan: ConversionPlan) -> dict[str, Any]:
+    gemms = {"autocast": config.autocast_dtype, "skip": config.autocast_dtype, "convert": _converted_gemm(plan)}
     return {
         "digest": plan.digest,
         "converted": list(plan.converted),
         "skipped": {row.name: row.reason for row in plan.rows if row.decision == "skip"},
+        "gemms": {row.name: gemms[row.decision] for row in plan.rows if row.decision in gemms},
         "rows": [asdict(row) for row in plan.rows],
     }
+
+
+def _converted_gemm(plan: ConversionPlan) -> str:
+    if plan.engine is not None and TRAITS[plan.engine].simulated:
+        return f"fp32, on operands rounded as {plan.recipe} says: a simulation, not an FP8 GEMM"
+    return f"FP8 operands as {plan.recipe} says, fp32 sums"
 
 
 def _neurons(config: PrecisionConfig, model: nn.Module, neurons: Sequence[str]) -> dict[str, Any]:

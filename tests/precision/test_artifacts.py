@@ -128,6 +128,7 @@ def test_describe_is_plain_and_says_what_runs() -> None:
     assert described["policy"]["autocast_dtype"] == "fp16"
     assert described["policy"]["loss_scale"]["init"] == 65536.0
     assert described["neurons"]["modules"] == ["1"]
+    assert described["conversion_report"]["gemms"] == {"0": "fp16", "2": "fp16"}
     buffer = io.BytesIO()
     torch.save(described, buffer)
     buffer.seek(0)

@@ -111,6 +111,7 @@ def test_any_size_trains_near_fp32(recipe: str, out: int, features: int, rows: t
         assert error < (0.25 if recipe == "nvfp4" else 0.08)
     rows_of_report = artifacts.describe()["conversion_report"]["rows"]
     assert len(rows_of_report) == 1
+    assert "a simulation, not an FP8 GEMM" in artifacts.describe()["conversion_report"]["gemms"][""]
     assert "simulation" in rows_of_report[0]["reason"]
 
 
