@@ -113,17 +113,17 @@ def _step_time(plugin: Precision, steps: int, width: int, batch: int, time_steps
     samples = TensorDataset(torch.rand(batch, time_steps, 64) * 2, torch.randint(0, 10, (batch,)))
     loader = DataLoader(samples, batch_size=batch)
     clock = _Clock(steps)
-    trainer = pl.Trainer(
-        accelerator="auto",
-        devices=1,
-        max_epochs=_WARM_UP + steps,
-        plugins=plugin,
-        callbacks=[clock],
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-    )
     with quiet_lightning():
+        trainer = pl.Trainer(
+            accelerator="auto",
+            devices=1,
+            max_epochs=_WARM_UP + steps,
+            plugins=plugin,
+            callbacks=[clock],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            enable_checkpointing=False,
+        )
         trainer.fit(_Training(width), loader)
     return clock.seconds / steps
