@@ -22,7 +22,7 @@ def make_record(benchmark: str, results: dict[str, Any]) -> dict[str, Any]:
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "benchmark": benchmark,
-        "command": "snnprec " + " ".join(sys.argv[1:]),
+        "command": _command(sys.argv[1:]),
         "commit": commit(),
         "date": datetime.datetime.now(tz=datetime.timezone.utc).strftime("%Y-%m-%d"),
         "device": gpu or f"CPU, {os.cpu_count()} cores ({platform.machine()})",
@@ -34,6 +34,12 @@ def make_record(benchmark: str, results: dict[str, Any]) -> dict[str, Any]:
         },
         "results": results,
     }
+
+
+def _command(arguments: list[str]) -> str:
+    """The command line without the record's own file."""
+    kept = [word for before, word in zip(["", *arguments], arguments, strict=False) if "--output" not in (before, word)]
+    return " ".join(["snnprec", *kept])
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:

@@ -84,3 +84,8 @@ def test_numerics_covers_every_precision_and_input() -> None:
     assert all(row["absolute"] == 0 for row in zero)
     hidden = {row["precision"]: row["hidden"] for row in rows["inf"]}
     assert all(hidden[name] == (name not in ("fp32", "bf16", "fp16")) for name in hidden)
+
+
+def test_a_records_command_leaves_its_own_file_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["x", "bench", "overhead", "--output", "a/b.json", "--pairs", "3"])
+    assert make_record("overhead", {})["command"] == "snnprec bench overhead --pairs 3"
