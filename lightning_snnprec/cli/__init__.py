@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: those after the program's name; None takes the process's own.
 
     Returns:
-        Exit status: 0; 2 for what the user can put right, with a message and no traceback; 130 after Ctrl-C.
+        Exit status: 0; 1 after training that diverged; 2 for what the user can put right, with a message and no
+        traceback; 130 after Ctrl-C, 143 after SIGTERM in training.
 
     Raises:
         Exception: a fault of the program itself keeps its traceback.
@@ -56,8 +57,6 @@ def _version() -> str:
 
 
 def _run(module: str, given: list[str]) -> int:
-    from lightning_snnprec.cli.failures import explain
-
     try:
         return int(importlib.import_module(module).run(given))
     except KeyboardInterrupt:
@@ -70,6 +69,8 @@ def _run(module: str, given: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        from lightning_snnprec.cli.failures import explain
+
         message = explain(error)
         if message is None:
             raise

@@ -22,6 +22,7 @@ _FLAGS = (
     | {"--resolve", "-r", "--run", "-i", "--info", "-sc", "--shell-completion", "--hydra-help", "--version"}
 )
 _CONFIG_NAME = ("-cn", "--config-name", "-cp", "--config-path")
+_FOLDERS = ("runs_dir", "run_dir", "hydra.run.dir", "hydra.sweep.dir")
 _PLACES = {"fit": "resume", "validate": "checkpoint", "test": "checkpoint", "predict": "checkpoint"}
 
 
@@ -122,6 +123,8 @@ def _take_word(request: Request, word: str, name: str, value: str) -> Request:
         return _placed(request, word)
     if "=" not in word and not word.startswith("~"):
         raise UserError(_stray(request.verb, word))
+    if name.lstrip("+") in _FOLDERS and value.strip("'\" ") in ("", "null"):
+        raise UserError(f"{word!r} names no folder: write {name}=PATH, or leave it out for the recipe's own")
     return replace(request, overrides=(*request.overrides, word))
 
 

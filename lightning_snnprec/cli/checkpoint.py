@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
+from packaging.version import InvalidVersion, Version
+from torch import Tensor
 
+from lightning_snnprec.cli.divergence import nonfinite_weights, some_names
 from lightning_snnprec.config.errors import UserError
 
 _SHOWN = 4
+_WANTED = "wanted is a file that Lightning saved, such as the checkpoints/last.ckpt of a run"
+_VERSION = "pytorch-lightning_version"
+_OF_A_RUN = ("optimizer_states", "lr_schedulers", "loops", "epoch", "global_step")
+_RESTORING = "lightning.pytorch.trainer.connectors.checkpoint_connector"
+_FOREIGN = (KeyError, IndexError, ValueError, TypeError, AttributeError, RuntimeError)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -27,11 +37,51 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise UserError(f"there is no checkpoint at {path}: no such file") from error
     except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UserError(f"{path} is not a checkpoint, or is cut off: torch.load says {reason}") from error
+        raise UserError(_unreadable(path, error)) from error
     if not isinstance(content, dict) or not isinstance(content.get("state_dict"), Mapping):
-        raise UserError(f"{path} is not a Lightning checkpoint: it has no 'state_dict'")
+        raise UserError(f"{path} is no Lightning checkpoint: it has no 'state_dict'; {_WANTED}")
+    if not _is_version(content.get(_VERSION)):
+        raise UserError(f"{path} is no Lightning checkpoint: it has no {_VERSION!r}; {_WANTED}")
     return content
+
+
+def check_resumable(content: Mapping[str, Any], module: LightningModule, path: Path) -> None:
+    """Refuses to train on from a checkpoint that holds weights alone, or weights that are not finite.
+
+    Raises:
+        UserError: saying what it lacks, or which weights hold NaN or Inf.
+    """
+    missing = [key for key in _OF_A_RUN if key not in content]
+    if missing:
+        raise UserError(
+            f"{path} cannot be resumed: it has no {', '.join(missing)}, as if saved with its weights alone; it can "
+            "still be validated, tested and used to predict"
+        )
+    told = nonfinite_note(content, module, path)
+    if told is not None:
+        raise UserError(f"{told}; resume from an earlier checkpoint, or train anew with a lower model.optimizer.lr")
+
+
+def nonfinite_note(content: Mapping[str, Any], module: LightningModule, path: Path) -> str | None:
+    """A sentence where a checkpoint's weights hold NaN or Inf: its run had diverged; None where all are finite."""
+    found = nonfinite_weights(content["state_dict"], (name for name, _ in module.named_parameters()))
+    return f"{path} is of a run that diverged: NaN or Inf in {some_names(found)}" if found else None
+
+
+@contextmanager
+def restoring(path: Path | None) -> Iterator[None]:
+    """Names the checkpoint where Lightning, or this package under it, cannot put its content back.
+
+    Raises:
+        UserError: in place of the failure; failures outside of restoring are left as they are.
+    """
+    try:
+        yield
+    except _FOREIGN as error:
+        if path is None or not _within_restoring(error.__traceback__):
+            raise
+        text = " ".join(str(error.args[0] if error.args else error).split())
+        raise UserError(f"{path} does not fit this run, or is damaged: {type(error).__name__}: {text}") from error
 
 
 def check_same_model(content: Mapping[str, Any], module: LightningModule, path: Path) -> None:
@@ -44,7 +94,7 @@ def check_same_model(content: Mapping[str, Any], module: LightningModule, path: 
     differing = [
         f"{name} is {list(saved[name].shape)} there, {list(wanted[name].shape)} here"
         for name in wanted
-        if name in saved and hasattr(wanted[name], "shape") and saved[name].shape != wanted[name].shape
+        if isinstance(saved.get(name), Tensor) and saved[name].shape != wanted[name].shape
     ]
     faults = [f"- {text}" for text in _some(differing)]
     faults += [f"- missing there: {', '.join(_some([name for name in wanted if name not in saved]))}"]
@@ -77,6 +127,36 @@ def check_something_left(content: Mapping[str, Any], trainer: Trainer, path: Pat
         f"{path} has trained {done} {limit.rpartition('_')[2]}, as many as {limit} allows; to train on, add "
         f"{limit}={2 * max(done, 1)}"
     )
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+    except OSError as closed:
+        return f"{path} cannot be read: {closed.strerror or closed}"
+    if not start:
+        return f"{path} is not a checkpoint: the file is empty"
+    if start == b"PK" and not isinstance(error, pickle.UnpicklingError):
+        return f"{path} is truncated or damaged; use another checkpoint of the run"
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return f"{path} is not a checkpoint, or is truncated or damaged: {reason}"
+
+
+def _is_version(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(Version(value))
+    except InvalidVersion:
+        return False
+
+
+def _within_restoring(trace: TracebackType | None) -> bool:
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_globals.get("__name__") == _RESTORING and "dump" not in frame.f_code.co_name:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _some(names: list[str]) -> list[str]:

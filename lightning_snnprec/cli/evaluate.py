@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lightning_snnprec.cli.arguments import Request, parse
-from lightning_snnprec.cli.checkpoint import check_same_model, read_checkpoint
+from lightning_snnprec.cli.checkpoint import check_same_model, nonfinite_note, read_checkpoint, restoring
 from lightning_snnprec.cli.hydra_job import Job, run_under_hydra
 from lightning_snnprec.cli.source import Source, evaluated_run
-from lightning_snnprec.cli.terminal import say, show_rows
+from lightning_snnprec.cli.terminal import complain, is_first_process, say, show_rows
 from lightning_snnprec.training.build import Run, build_run
 
 Evaluation: TypeAlias = Callable[[Job, Run, Path], None]
@@ -61,7 +61,11 @@ def _rebuild(request: Request, source: Source, task: Evaluation, job: Job) -> No
     say(f"checkpoint: {checkpoint}")
     if found is not None and found.recipe is None:
         say("no stored recipe lies beside it: the recipe was composed from the command line")
-    task(job, made, checkpoint)
+    told = nonfinite_note(content, made.module, checkpoint)
+    if told is not None and is_first_process():
+        complain(f"{told}; its results mean nothing")
+    with restoring(checkpoint):
+        task(job, made, checkpoint)
 
 
 def _evaluate(request: Request, job: Job, made: Run, checkpoint: Path) -> None:

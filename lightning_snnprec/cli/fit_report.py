@@ -9,30 +9,37 @@ from pathlib import Path
 from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import DictConfig
 
-from lightning_snnprec.cli.terminal import is_first_process, say, show_rows
+from lightning_snnprec.cli.terminal import say, show_rows
 from lightning_snnprec.config.stored import CHECKPOINT_FOLDER, LAST
 from lightning_snnprec.training.build import Run
 
 _RATE = "val_firing_rate"
 
 
-def report(made: Run, recipe: DictConfig, seconds: float) -> None:
-    """Prints the outcome of a fit that has come to its end, after `seconds`."""
-    if not is_first_process():
-        return
-    rows = [("trained", f"{made.trainer.global_step} steps, {made.trainer.current_epoch} epochs; {seconds:.1f} s")]
+def report(made: Run, recipe: DictConfig, seconds: float, *, trained: bool, diverged: bool) -> None:
+    """Prints the outcome of a fit that has come to its end.
+
+    Args:
+        made: the run.
+        recipe: its recipe.
+        seconds: how long it took.
+        trained: whether there was any batch to train on.
+        diverged: whether loss or weights are not finite; then no command to train on is given.
+    """
+    done = f"{made.trainer.global_step} steps, {made.trainer.current_epoch} epochs; {seconds:.1f} s"
+    rows = [("trained", done if trained else f"nothing: {_why_nothing(made)}")]
     rows += [("precision", _precision(made))]
     rows += _accuracy(made)
     rows += _firing_rates(made)
     rows += [("run", shown(made.folder))]
-    if (made.folder / CHECKPOINT_FOLDER / LAST).exists():
+    if not diverged and (made.folder / CHECKPOINT_FOLDER / LAST).exists():
         rows += [("train on", resume_command(made, recipe))]
     say()
     show_rows(rows)
 
 
 def report_interruption(made: Run) -> None:
-    """Prints where an interrupted run can be taken up again."""
+    """Prints where a run that Ctrl-C or SIGTERM has ended can be taken up again."""
     if (made.folder / CHECKPOINT_FOLDER / LAST).exists():
         say(f"interrupted; to go on from the last checkpoint: snnprec fit --resume {shlex.quote(shown(made.folder))}")
     else:
@@ -61,6 +68,17 @@ def _precision(made: Run) -> str:
     plugin = made.trainer.precision_plugin
     skipped = getattr(plugin, "skipped_steps", 0)
     return made.precision.mode + (f", {skipped} steps skipped for Inf or NaN gradients" if skipped else "")
+
+
+def _why_nothing(made: Run) -> str:
+    trainer = made.trainer
+    limits = (
+        ("limit_train_batches", trainer.limit_train_batches),
+        ("max_epochs", trainer.max_epochs),
+        ("max_steps", trainer.max_steps),
+    )
+    keys = [f"trainer.{name}={value}" for name, value in limits if value == 0]
+    return f"{' and '.join(keys)} leaves no batch to train on" if keys else "there was no batch to train on"
 
 
 def _accuracy(made: Run) -> list[tuple[str, str]]:

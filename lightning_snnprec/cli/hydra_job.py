@@ -92,7 +92,13 @@ def run_under_hydra(
     except _Escape as escape:
         raise escape.error from escape.error.__cause__
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise UserError(composition_fault(error)) from error
+        raise UserError(composition_fault(error, arguments)) from error
+    except OSError as error:
+        # The task's own come as _Escape: this is Hydra making the run's folder, or reading a folder of recipes.
+        raise UserError(
+            f"the folder {error.filename} cannot be used: {error.strerror or error}; runs go below runs_dir=, or into "
+            "run_dir="
+        ) from error
     except SystemExit as stop:
         # Hydra itself has written what is wrong with its flags; a task that exits has called sys.argv its own.
         raise SystemExit(2 if stop.code == 1 and sys.argv[0] == _PARSING else stop.code) from None

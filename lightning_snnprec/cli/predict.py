@@ -81,5 +81,7 @@ def _write(arrays: dict[str, np.ndarray], output: Path) -> None:
         with aside.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
         aside.replace(output)
+    except OSError as error:
+        raise UserError(f"output={output} cannot be written: {error.strerror or error}") from error
     finally:
         aside.unlink(missing_ok=True)

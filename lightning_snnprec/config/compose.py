@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def compose_recipe(
         with initialize_config_dir(version_base=HYDRA_VERSION_BASE, config_dir=str(folder)):
             return compose(config_name, overrides=[*search, *overrides])
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise UserError(composition_fault(error)) from error
+        raise UserError(composition_fault(error, overrides)) from error
 
 
 def store_for_composition(recipe: Mapping[str, Any], overrides: Sequence[str], run_dir: Path | None) -> str:
@@ -79,20 +80,61 @@ def store_for_composition(recipe: Mapping[str, Any], overrides: Sequence[str], r
     return STORED_RECIPE
 
 
-def composition_fault(error: Exception) -> str:
-    """What is wrong with a recipe or an override, in one or two sentences, from Hydra's exception."""
+def composition_fault(error: Exception, overrides: Sequence[str] = ()) -> str:
+    """What is wrong with a recipe or an override, in one or two sentences, from Hydra's exception.
+
+    Args:
+        error: Hydra's.
+        overrides: those that were given; Hydra does not always say which it means.
+    """
     text = "\n".join(part for part in (str(error), str(error.__cause__ or "")) if part)
     missing = re.search(r"Could not override '([^']+)'", text)
+    faults = [fault for fault in map(_option_fault, overrides) if fault]
+    if faults:
+        return "\n".join(faults)
     if missing and ("not in struct" in text or "No match in the defaults list" in text):
         return _unknown_override(missing.group(1))
     if isinstance(error, OverrideParseException):
-        return (
-            f"the override {error.override!r} is malformed: {text.splitlines()[0]}; overrides look like "
-            "trainer.max_epochs=3 (quote a value that has spaces, commas or brackets)"
-        )
+        return _malformed(str(error.override), text.splitlines()[0])
     if isinstance(error, MissingConfigException):
         return _missing_option(error)
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _option_fault(override: str) -> str:
+    """A fault where an override has no key, or gives a group something else than the name of an option."""
+    key, equals, value = override.partition("=")
+    if equals and not key.strip("+~ "):
+        return f"the override {override!r} has no key before '='; overrides look like trainer.max_epochs=3"
+    group = key.lstrip("+").partition("@")[0]
+    if not equals or key.startswith(("~", "-")) or group not in recipe_groups():
+        return ""
+    if value not in ("", "null") and not value.startswith("{") and not re.fullmatch(r"[-+\d.]+", value):
+        return ""
+    options = ", ".join(group_options(group))
+    return f"{override}: {group} takes the name of an option, one of {options}; leave it out for the recipe's own"
+
+
+def _malformed(override: str, reason: str) -> str:
+    key, equals, value = override.partition("=")
+    double = f'{key}="{value}"'
+    is_character = "LexerNoViableAlt" in reason
+    if is_character and equals and not value.startswith(("'", '"')) and _parses(double):
+        remedy = f"a value with spaces, commas, brackets or letters beyond ASCII must be quoted: {shlex.quote(double)}"
+    else:
+        remedy = (
+            "overrides look like trainer.max_epochs=3 (quote a value that has spaces, commas, brackets or letters "
+            "beyond ASCII)"
+        )
+    return f"the override {override!r} is malformed{'' if is_character else f': {reason}'}; {remedy}"
+
+
+def _parses(override: str) -> bool:
+    try:
+        OverridesParser.create().parse_overrides([override])
+    except HydraException:
+        return False
+    return True
 
 
 def _selected_options(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:

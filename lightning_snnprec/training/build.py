@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from lightning_snnprec.arguments import int_fault, number_fault
 from lightning_snnprec.config.errors import UserError
 from lightning_snnprec.config.schema import check_recipe
 from lightning_snnprec.precision import ConversionPlan, PrecisionConfig, make_plan, probe, refusals
@@ -112,10 +114,25 @@ def build_trainer(recipe: DictConfig, precision: PrecisionConfig) -> Trainer:
             f"trainer.precision={asked!r} and the recipe's precision group both set the precision; leave "
             f"trainer.precision out and choose precision=..., which is {precision.mode!r} now"
         )
+    faults = [fault for fault in _number_faults(recipe.trainer) if fault]
+    if faults:
+        raise UserError("\n".join(faults))
     callbacks = [_build(recipe, f"callbacks.{name}", Callback) for name in recipe.get("callbacks") or {}]
     others = recipe.trainer.get("plugins")
     plugins = [SNNPrecision(precision), *(hydra.utils.instantiate(others, _convert_="all") if others else [])]
     return _build(recipe, "trainer", Trainer, callbacks=callbacks, plugins=plugins)
+
+
+def _number_faults(trainer: DictConfig) -> Iterator[str | None]:
+    """Numbers that Lightning takes as they are: it divides by 0 later on, or reads a negative one as "off"."""
+    for key in ("accumulate_grad_batches", "check_val_every_n_epoch", "val_check_interval"):
+        value = trainer.get(key)
+        if isinstance(value, int):
+            yield int_fault(f"trainer.{key}", value, 1)
+    for key in ("gradient_clip_val", "log_every_n_steps"):
+        value = trainer.get(key)
+        if value is not None:
+            yield number_fault(f"trainer.{key}", value, least=0.0)
 
 
 def checked_plan(precision: PrecisionConfig, module: LightningModule, trainer: Trainer) -> ConversionPlan:

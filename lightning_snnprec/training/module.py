@@ -69,6 +69,7 @@ class SNNClassifier(LightningModule):
         raise_faults(
             type(self).__name__,
             [
+                _net_fault(net),
                 int_fault("num_classes", num_classes, 2),
                 _factory_fault("optimizer", optimizer),
                 _factory_fault("scheduler", scheduler),
@@ -197,6 +198,12 @@ def _accuracy(prefix: str, num_classes: int, top_k: int | None) -> MetricCollect
     if top_k is not None:
         metrics[f"acc_top{top_k}"] = MulticlassAccuracy(**shared, top_k=top_k)
     return MetricCollection(metrics, prefix=prefix, compute_groups=False)
+
+
+def _net_fault(net: object) -> str | None:
+    if isinstance(net, nn.Module):
+        return None
+    return f"net={net!r}: needs the network, an nn.Module such as FCSNN(64, [256, 128], 10)."
 
 
 def _factory_fault(name: str, factory: object) -> str | None:

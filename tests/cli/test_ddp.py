@@ -23,7 +23,7 @@ def test_two_processes_share_one_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "GLOBAL_RANK: 1, MEMBER: 2/2" in done.stderr
     (run,) = (tmp_path / "runs").iterdir()
-    assert sorted(path.name for path in run.iterdir()) == ["checkpoints", "config.yaml", "logs"]
+    assert sorted(path.name for path in run.iterdir()) == ["checkpoints", "config.yaml", "contract.json", "logs"]
     assert [path.name for path in (run / "logs").iterdir()] == ["version_0"]
     assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 2
     assert done.stdout.count("validation accuracy") == 1

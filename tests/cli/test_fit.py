@@ -59,7 +59,7 @@ def test_the_outcome_is_printed_and_kept(snnprec: Snnprec, here: Path) -> None:
     assert outcome.row("firing rate").startswith(f"{logged(run, 'val_firing_rate'):.3f} ")
     for layer in ("body.spike1", "body.spike2"):
         assert f"{layer} {logged(run, f'val_firing_rate/{layer}'):.3f}\n" in outcome.out
-    assert sorted(path.name for path in run.iterdir()) == ["checkpoints", "config.yaml", "logs"]
+    assert sorted(path.name for path in run.iterdir()) == ["checkpoints", "config.yaml", "contract.json", "logs"]
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["best-epoch000.ckpt", "last.ckpt"]
     assert load_recipe(run / "config.yaml")["trainer"]["limit_train_batches"] == 2
     assert sorted(here.iterdir()) == [here / "runs"]
@@ -191,7 +191,7 @@ def test_a_run_without_validation_or_checkpoints(snnprec: Snnprec, here: Path) -
     assert outcome.row("validation accuracy") == "not measured: the run had no validation"
     assert "train on" not in outcome.out
     (run,) = (here / "runs").iterdir()
-    assert [path.name for path in run.iterdir()] == ["config.yaml"]
+    assert sorted(path.name for path in run.iterdir()) == ["config.yaml", "contract.json"]
 
 
 @pytest.mark.usefixtures("sigint")
@@ -209,6 +209,23 @@ def test_ctrl_c_ends_in_order_and_says_how_to_go_on(snnprec: Snnprec, here: Path
     assert outcome.status == 0
     assert optimizer_steps(here / "run") == 6
     assert outcome.row("train on").endswith("trainer.max_epochs=6 allow_any_target=true")
+
+
+@pytest.mark.usefixtures("sigint")
+def test_sigterm_ends_in_order_with_a_status_of_its_own(snnprec: Snnprec, here: Path) -> None:
+    stop = ("+callbacks.stop._target_=tests.cli.stopping.Terminate", "+callbacks.stop.epoch=1", "allow_any_target=true")
+    outcome = snnprec("fit", *QUICK, *stop, "trainer.max_epochs=3", "run_dir=run")
+    assert outcome.status == 143
+    assert "interrupted; to go on from the last checkpoint: snnprec fit --resume run\n" in outcome.out
+    assert "Traceback" not in outcome.err
+    assert optimizer_steps(here / "run") == 2
+
+
+@pytest.mark.parametrize("key", ["limit_train_batches", "max_epochs", "max_steps"])
+def test_a_run_without_a_batch_says_that_it_trained_nothing(snnprec: Snnprec, key: str) -> None:
+    outcome = snnprec("fit", *(word for word in QUICK if key not in word), f"trainer.{key}=0")
+    assert outcome.status == 0
+    assert outcome.row("trained") == f"nothing: trainer.{key}=0 leaves no batch to train on"
 
 
 def test_a_fault_of_the_program_keeps_its_traceback_and_the_run(snnprec: Snnprec, here: Path) -> None:

@@ -277,3 +277,9 @@ def test_compiled_networks_log_the_same_numbers(compiled: str, seed: int) -> Non
     torch._dynamo.reset()
     assert run(compiled) == run("eager")
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("net", [None, 3, FCSNN])
+def test_a_net_that_is_no_module_is_refused_with_the_other_faults(net: Any) -> None:
+    with pytest.raises(ValueError, match=r"(?s)2 arguments are wrong:.*net=.*needs the network.*num_classes=1"):
+        SNNClassifier(net, 1)
