@@ -1,4 +1,4 @@
-"""A training loop without Lightning, the same in all four modes.
+"""A training loop without Lightning, the same in all four modes (fp8 as an exact simulation, on any machine).
 
 python examples/custom_loop.py --mode bf16
 """
@@ -28,7 +28,8 @@ def main() -> None:
     data.setup("fit")
     model = FCSNN(64, (256, 256), 10, init_gain=2.0)
 
-    artifacts = prepare_model_for_precision(model, arguments.device, arguments.mode)
+    fields = {"fp8_engine": "emulated"} if arguments.mode == "fp8" else {}
+    artifacts = prepare_model_for_precision(model, arguments.device, {"mode": arguments.mode, **fields})
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)  # after the model is prepared
 
     for epoch in range(arguments.epochs):

@@ -13,7 +13,7 @@ from lightning_snnprec.config.targets import check_targets
 from lightning_snnprec.precision import PrecisionConfig
 
 PARTS = ("model", "data", "precision", "trainer", "callbacks")
-SETTINGS = ("seed", "runs_dir", "run_dir", "allow_any_target")
+SETTINGS = ("seed", "num_threads", "runs_dir", "run_dir", "allow_any_target")
 REQUESTS = {
     "resume": ("fit",),
     "checkpoint": ("validate", "test", "predict"),

@@ -154,6 +154,7 @@ class PrecisionArtifacts:
         scaler = self.scaler if self.scaler is not None and self.scaler.has_unscaled(optimizer) else None
         skipped = scaler is not None and scaler.found_inf(optimizer)
         result = optimizer.step(**kwargs) if scaler is None else scaler.step(optimizer, **kwargs)
+        torch.clear_autocast_cache()  # a loop may step inside of its context and go on with the new weights
         if self.cycle is not None:
             self.cycle.stepped(optimizer)
         self.last_step_skipped = skipped

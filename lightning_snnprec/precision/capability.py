@@ -202,7 +202,10 @@ def _device_problem(device: torch.device) -> str | None:
 
 
 def _version(library: str) -> str | None:
-    if importlib.util.find_spec(library) is None:
+    try:
+        if importlib.util.find_spec(library) is None:
+            return None
+    except (ImportError, ValueError):  # an import hook that refuses, or a stand-in without a spec
         return None
     names = importlib.metadata.packages_distributions().get(library)
     return importlib.metadata.version(names[0]) if names else "unknown"

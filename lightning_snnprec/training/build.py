@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import hydra.utils
+import torch
 from hydra.errors import HydraException
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
@@ -61,6 +62,7 @@ def build_run(recipe: DictConfig, folder: Path, *, command: str = "fit") -> Run:
     if command != "fit":
         OmegaConf.update(recipe, "trainer.logger", False)
     seed(recipe)
+    limit_threads(recipe)
     data = _build(recipe, "data", LightningDataModule)
     module = build_module(recipe)
     trainer = build_trainer(recipe, precision)
@@ -88,6 +90,20 @@ def seed(recipe: DictConfig) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
         raise UserError(f"seed={value!r} must be a whole number from 0 to {2**32 - 1}, or null")
     seed_everything(value, workers=True)
+
+
+def limit_threads(recipe: DictConfig) -> None:
+    """Sets torch's threads on the CPU, unless the recipe's `num_threads` is null.
+
+    Raises:
+        UserError: it is not a whole number of at least 1.
+    """
+    value = recipe.get("num_threads")
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"num_threads={value!r} must be a whole number of at least 1, or null for torch's own choice")
+    torch.set_num_threads(value)
 
 
 def build_module(recipe: DictConfig) -> LightningModule:

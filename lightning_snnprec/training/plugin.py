@@ -67,6 +67,7 @@ class SNNPrecision(Precision):
         self._schedules = ScheduleHold()
         self._callback: RunCallback | None = None
         self._watch: GradientWatch | None = None
+        self._hooks: list[Any] = []
 
     @property
     def artifacts(self) -> PrecisionArtifacts:
@@ -138,6 +139,7 @@ class SNNPrecision(Precision):
                     "use mode='bf16' or "
                     "'fp32', or another optimizer"
                 )
+        self._hooks += [optimizer.register_step_post_hook(_forget_casts) for optimizer in optimizers]
         self._schedules.configs = lr_schedulers
         if self._cycle is not None:
             module = self.artifacts.model
@@ -271,12 +273,23 @@ class SNNPrecision(Precision):
         if self._watch is not None:
             self._watch.remove()
             self._watch = None
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.config.mode!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {"config": self.config}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["config"])  # type: ignore[misc]
+
+
+def _forget_casts(*_: Any) -> None:
+    """Step post-hook: a forward later in the same training step must cast the new weights."""
+    torch.clear_autocast_cache()
 
 
 def _merged(config: PrecisionConfig | Mapping[str, Any] | str | None, fields: dict[str, Any]) -> PrecisionConfig:

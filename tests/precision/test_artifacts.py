@@ -266,3 +266,13 @@ def test_a_membrane_that_nobody_carries_any_more_is_dropped_with_a_word() -> Non
     other = nn.Sequential(nn.Linear(8, 8), LIFNode())
     with pytest.warns(UserWarning, match=r"1.stateful was True when saved and is False now"):
         prepared(other, "fp32").load_state_dict(artifacts.state_dict())
+
+
+def test_a_step_inside_the_context_is_seen_by_the_next_forward() -> None:
+    layer = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(layer.weight)
+    artifacts = prepared(layer, "bf16")
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+    with artifacts.autocast_context():
+        artifacts.backward(layer(torch.ones(1, 1)).float().sum(), optimizer)
+        assert layer(torch.ones(1, 1)).item() == 0.5

@@ -367,3 +367,40 @@ def test_a_subclass_takes_over_its_parents_state(tmp_path: Path) -> None:
 def test_fabric_is_told_what_to_call() -> None:
     with pytest.raises(TypeError, match=r"with Fabric or a loop of your own, call lightning_snnprec.prepare_model"):
         SNNPrecision("bf16").convert_module(nn.Linear(2, 2))
+
+
+@pytest.mark.usefixtures("stub_engine")
+@pytest.mark.parametrize("config", ["bf16", "fp16", FP8])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_forward_after_a_step_sees_the_new_weights(config: Any, plain: bool, tmp_path: Path) -> None:
+    """Autocast caches casts of weights for the time of its context, which spans a whole manual training step."""
+    outputs: list[float] = []
+
+    class Gan(Lit):
+        def __init__(self) -> None:
+            super().__init__(net=nn.Linear(1, 1, bias=False))
+            self.automatic_optimization = False
+            nn.init.ones_(self.net.weight)
+
+        def training_step(self, batch: list[Tensor], batch_idx: int) -> None:  # type: ignore[override]
+            optimizer: Any = self.optimizers()
+            x = torch.ones(1, 1)
+            for _ in range(2):
+                output = self.net(x)
+                outputs.append(output.item())
+                self.manual_backward(output.float().sum())
+                if plain and config != "fp16":
+                    optimizer.optimizer.step()
+                else:
+                    optimizer.step()
+                optimizer.zero_grad()
+            outputs.append(self.net(x).item())
+
+    scale = {"loss_scale": {"init": 8.0}} if config == "fp16" else {}
+    run = trainer(tmp_path, max_steps=2, max_epochs=1, limit_train_batches=1, plugins=SNNPrecision(config, **scale))
+    run.fit(Gan(), loader())
+    assert outputs == [1.0, 0.5, 0.0]
+
+
+def test_a_plugin_prints_its_mode() -> None:
+    assert repr(SNNPrecision("fp16")) == "SNNPrecision('fp16')"
