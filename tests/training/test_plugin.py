@@ -404,3 +404,27 @@ def test_a_forward_after_a_step_sees_the_new_weights(config: Any, plain: bool, t
 
 def test_a_plugin_prints_its_mode() -> None:
     assert repr(SNNPrecision("fp16")) == "SNNPrecision('fp16')"
+
+
+def test_a_resumed_run_carries_the_membrane_on(tmp_path: Path) -> None:
+    """Field report A16: saved mid-epoch with a batch of 10; evaluated with 8; resumed with 10."""
+
+    def stateful() -> Lit:
+        return Lit(net=nn.Sequential(nn.Linear(16, 16), LIFNode(stateful=True), nn.Linear(16, 3)))
+
+    path = tmp_path / "mid.ckpt"
+    lit = stateful()
+    run = trainer(tmp_path, max_steps=3, plugins=SNNPrecision("fp32"))
+    run.fit(lit, loader())
+    run.save_checkpoint(path)
+    carried = lit.net[1].v.detach().clone()  # type: ignore[index,union-attr]
+    trainer(tmp_path, plugins=SNNPrecision("fp32")).predict(stateful(), loader(16, batch_size=8), ckpt_path=path)
+    seen: list[Tensor] = []
+
+    class Watching(Lit):
+        def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+            seen.append(self.net[1].v.detach().clone())  # type: ignore[index,union-attr]
+
+    again = Watching(net=stateful().net)
+    trainer(tmp_path, max_steps=4, plugins=SNNPrecision("fp32")).fit(again, loader(), ckpt_path=path)
+    assert torch.equal(seen[0], carried)

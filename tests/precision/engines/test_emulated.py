@@ -17,6 +17,7 @@ from lightning_snnprec import PrecisionArtifacts, SNNPrecision, prepare_model_fo
 from lightning_snnprec.formats import BLOCK_1X128, BLOCK_128X128, E4M3, E5M2, quantize_blocks, quantize_current
 from lightning_snnprec.neurons import LIFNode
 from lightning_snnprec.precision.engines.emulated import EmulatedEngine
+from tests.precision.models import Adapter, Scaled
 from tests.training.lit import Lit, loader, trainer
 
 RECIPES = ("delayed", "current", "block", "mxfp8", "nvfp4")
@@ -406,3 +407,29 @@ def test_layer_norms_without_affine_parameters() -> None:
         assert artifacts.plan.converted == ("0", "1")
         assert train(artifacts, [torch.randn(3, 16)])[0] > 0
         assert [name for name, _ in net.named_parameters()] == names
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_loss_curve_is_reproducible_to_the_bit(recipe: str, tmp_path: Path) -> None:
+    curves = []
+    for _ in range(2):
+        torch.manual_seed(11)
+        lit = Lit()
+        plugin = SNNPrecision("fp8", fp8_engine="emulated", fp8_recipe=recipe, stochastic_rounding=True)
+        trainer(tmp_path, max_epochs=3, plugins=plugin).fit(lit, loader())
+        curves.append(lit.losses)
+    assert curves[0] == curves[1]
+    assert len(set(curves[0])) > 6
+
+
+def test_subclasses_stay_as_they_are_and_the_base_of_an_adapter_is_converted() -> None:
+    """Field report A09."""
+    net = nn.Sequential(Scaled(16, 16), Adapter(16))
+    x = torch.randn(7, 16)
+    subclass_output = net[0](x)
+    artifacts, _ = prepared(net, "current")
+    assert artifacts.plan.converted == ("1.base",)
+    assert torch.equal(net[0](x), subclass_output)
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    train(artifacts, [x, x])
+    assert all(not torch.equal(now, then) for now, then in zip(net.parameters(), before, strict=True))
