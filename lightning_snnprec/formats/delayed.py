@@ -153,8 +153,7 @@ def quantize_delayed(
     Raises:
         ValueError: x is not all zero, but the history has seen nothing but zeros.
     """
-    empty = torch.stack([history.history.amax(), history.amax]).amax() == 0
-    if bool(empty & (x != 0).any()):
+    if bool((history.amax == 0) & (x != 0).any()):
         raise ValueError(
             "quantize_delayed: the history's amax is 0 but the tensor is not all zero, so there is no scale for it. "
             "Record an amax and update first, or use `quantize_current`."

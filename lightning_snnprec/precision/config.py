@@ -30,7 +30,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "neuron_bwd": get_args(NeuronArithmetic),
 }
 _FLAGS = ("pad_unaligned", "fp8_only_where_faster", "stochastic_rounding", "cuda_graph")
-_INTEGERS = {"amax_history_len": 1, "margin": 0}
+_INTEGERS = {"amax_history_len": (1, 2**20), "margin": (0, 100)}
 _PATTERNS = ("include", "exclude")
 _OLDER_NAMES = {
     "triton_storage": "neuron_storage",
@@ -201,10 +201,10 @@ class PrecisionConfig:
             value = getattr(self, name)
             if not isinstance(value, bool):
                 faults.append(f"{name}={value!r} must be true or false")
-        for name, least in _INTEGERS.items():
+        for name, (least, most) in _INTEGERS.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                faults.append(f"{name}={value!r} must be a whole number of at least {least}")
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                faults.append(f"{name}={value!r} must be a whole number from {least} to {most}")
         return faults
 
     @classmethod

@@ -36,6 +36,8 @@ def obstacle(module: nn.Module, readers: dict[nn.Module, str]) -> str | None:
     assert weight is not None
     if weight.dtype not in _FLOATS:
         return f"its weight is {_name(weight.dtype)}; FP8 casts start from float32, bfloat16 or float16"
+    if weight.numel() == 0:
+        return "its weight is empty"
     if isinstance(module, nn.Conv1d) and not _is_pointwise(module):
         return "only pointwise Conv1d (kernel 1, stride 1, no padding, groups 1) is one GEMM"
     return readers.get(module)

@@ -31,7 +31,7 @@ def test_the_file_is_plain_yaml_without_what_belongs_to_one_call(tmp_path: Path)
     text = path.read_text()
     plain = yaml.safe_load(text)
     assert text.startswith("# ")
-    assert set(plain) == {"seed", "runs_dir", "model", "data", "precision", "trainer", "callbacks"}
+    assert set(plain) == {"num_threads", "seed", "runs_dir", "model", "data", "precision", "trainer", "callbacks"}
     assert plain["precision"]["mode"] == "fp16"
     assert plain["callbacks"]["last"]["dirpath"] == "${run_dir}/checkpoints"
     assert recipe.run_dir == "x"

@@ -40,20 +40,14 @@ class _Layer:
     casts: dict[Role, OperandCast]
 
 
-@dataclass
-class _CachedWeight:
-    version: tuple[int, int]
-    cast: Cast
-    recorded: bool
-
-
 class EmulatedEngine:
     """Simulates the recipes delayed, current, block, mxfp8 and nvfp4 on any device.
 
     Delayed scaling keeps one history per operand. A forward or backward records the amax of what it casts, several
-    micro-batches their maximum; the histories roll and new scales are made once per optimizer step, after an all-reduce
-    (maximum) over ranks. A tensor without history uses its own amax; weights are seeded. Weights are cast once per
-    optimizer step. An Inf amax is not recorded: it would freeze the scale for as long as it stays in the history.
+    micro-batches their maximum; the histories roll and new scales are made once per optimizer step, after an
+    all-reduce (maximum) over ranks. A tensor without history uses its own amax; weights are seeded. Weights are cast
+    at each call, with a scale that changes once per step, so that no edit of a weight is missed. An Inf amax is not
+    recorded: it would freeze the scale for as long as it stays in the history.
 
     Args:
         config: the run's precision.
@@ -70,9 +64,9 @@ class EmulatedEngine:
         self.random = SavedGenerator(torch.initial_seed() % 2**63, device)
         self.signs = random_signs(self.random.generator, device)
         self._layers: dict[LayerKey, _Layer] = {}
-        self._weights: dict[LayerKey, _CachedWeight] = {}
         self._hidden = torch.zeros((), device=device)
         self._training = False
+        self._recomputing = False
         self._group: Any = None
 
     def add_layer(self, key: LayerKey, weight: Tensor) -> None:
@@ -85,7 +79,6 @@ class EmulatedEngine:
 
     def seed_weight(self, key: LayerKey, weight: Tensor) -> None:
         """Starts a weight's history anew, from the weight itself."""
-        self._weights.pop(key, None)
         history = self._layers[key].histories.get("weight")
         if history is not None:
             history.history.zero_()
@@ -97,23 +90,25 @@ class EmulatedEngine:
         dtype = compute_dtype(x)
         rounded = x.detach() if is_unrounded(x) else x.detach().to(dtype)
         values_NI = rounded.float().reshape(-1, x.shape[-1])
-        record = self._training and torch.is_grad_enabled()
-        if record:
+        training = self._in_training()
+        if training:
             self._note_hidden(values_NI)
-        cast = self._layers[key].casts["input"](values_NI, record=record)
-        return Operand(x, cast, dtype)
+        cast = self._layers[key].casts["input"](values_NI, record=training)
+        return Operand(x, cast, dtype, training)
 
     def linear(self, key: LayerKey, x: Operand, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Output `[..., O]` in the layer's compute dtype."""
-        cast = self._weight(key, weight)
         layer = self._layers[key]
-        output: Tensor = EmulatedLinear.apply(x.x, weight, bias, x.cast, cast, x.dtype, layer, self)  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            cast = layer.casts["weight"](weight.detach().float(), record=x.training)
+        output: Tensor = EmulatedLinear.apply(x.x, weight, bias, x, cast, layer, self)  # type: ignore[no-untyped-call]
         return output
 
-    def cast_grad(self, layer: Any, grad_NO: Tensor) -> Cast:
-        """Casts a gradient of an output in backward, and notes what the cast hides."""
-        self._note_hidden(grad_NO)
-        cast: Cast = layer.casts["grad_output"](grad_NO, record=True)
+    def cast_grad(self, layer: Any, grad_NO: Tensor, *, training: bool) -> Cast:
+        """Casts a gradient of an output in backward; if its forward was one of training, notes what the cast hides."""
+        if training:
+            self._note_hidden(grad_NO)
+        cast: Cast = layer.casts["grad_output"](grad_NO, record=training)
         return cast
 
     def grad_slot(self, output: Tensor) -> GradSlot | None:
@@ -123,17 +118,16 @@ class EmulatedEngine:
     @contextmanager
     def forward_context(self, *, training: bool, group: Any = None) -> Iterator[None]:
         """Within it, forwards with gradients record their amax if `training`."""
-        before = self._training, self._group
-        self._training, self._group = training, group
+        before = self._training
+        self._training, self._recomputing, self._group = training, training, group
         try:
             yield
         finally:
-            self._training, self._group = before[0], group
+            self._training = before
 
     @torch.no_grad()
     def optimizer_stepped(self) -> None:
         """Ends the step: amax of all ranks, new scales, stale weights."""
-        self._weights.clear()
         histories = [history for layer in self._layers.values() for history in layer.histories.values()]
         if histories and dist.is_available() and dist.is_initialized() and dist.get_world_size(self._group) > 1:
             newest = torch.stack([history.history[0] for history in histories])
@@ -171,7 +165,6 @@ class EmulatedEngine:
                     self._layers[key].histories[role].load_state(saved)
         self.random.load_state(state["random"])
         self.signs.copy_(state["signs"])
-        self._weights.clear()
 
     def to(self, device: torch.device) -> None:
         """Moves histories, signs and the generator."""
@@ -179,7 +172,6 @@ class EmulatedEngine:
         self.random.to(device)
         self.signs.data = self.signs.to(device)
         self._hidden = self._hidden.to(device)
-        self._weights.clear()
         for layer in self._layers.values():
             for history in layer.histories.values():
                 for name in ("history", "scale", "amax"):
@@ -205,12 +197,7 @@ class EmulatedEngine:
     def _note_hidden(self, x: Tensor) -> None:
         self._hidden.copy_(torch.maximum(self._hidden, (~x.isfinite()).any().float()))
 
-    @torch.no_grad()
-    def _weight(self, key: LayerKey, weight: Tensor) -> Cast:
-        version = (weight.data_ptr(), -1 if weight.is_inference() else weight._version)
-        cached = self._weights.get(key)
-        record = self._training and torch.is_grad_enabled() and (cached is None or not cached.recorded)
-        if cached is None or cached.version != version or (record and self.recipe == "delayed"):
-            cast = self._layers[key].casts["weight"](weight.detach().float(), record=record)
-            cached = self._weights[key] = _CachedWeight(version, cast, record)
-        return cached.cast
+    def _in_training(self) -> bool:
+        """Whether a forward is one of training: within its context, or recomputed in the backward that follows it."""
+        in_backward = torch._C._current_graph_task_id() != -1
+        return torch.is_grad_enabled() and (self._training or (in_backward and self._recomputing))

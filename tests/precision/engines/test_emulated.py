@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from lightning_snnprec import PrecisionArtifacts, SNNPrecision, prepare_model_for_precision, to_plain
 from lightning_snnprec.formats import BLOCK_1X128, BLOCK_128X128, E4M3, E5M2, quantize_blocks, quantize_current
@@ -433,3 +434,59 @@ def test_subclasses_stay_as_they_are_and_the_base_of_an_adapter_is_converted() -
     before = [parameter.detach().clone() for parameter in net.parameters()]
     train(artifacts, [x, x])
     assert all(not torch.equal(now, then) for now, then in zip(net.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_no_edit_of_a_weight_is_missed(recipe: str) -> None:
+    """Edits through `.data` leave no trace in a tensor's version."""
+    layer = nn.Linear(16, 4, bias=False)
+    artifacts, _ = prepared(layer, recipe)
+    x = torch.ones(2, 16)
+    with artifacts.autocast_context():
+        layer(x)
+    layer.weight.data.clamp_(-1e-3, 1e-3)
+    layer.eval()
+    with torch.no_grad(), artifacts.autocast_context():
+        assert layer(x).abs().max() <= 0.02
+
+
+def test_a_backward_in_evaluation_leaves_no_trace_and_skips_no_step() -> None:
+    net = nn.Linear(16, 4)
+    artifacts, engine = prepared(net, "delayed", fp8_fallback_dtype="fp16", loss_scale={"init": 8.0})
+    train(artifacts, [torch.rand(3, 16)])
+    before = engine.state()
+    net.eval()
+    x = torch.full((3, 16), float("inf")).requires_grad_()
+    with artifacts.autocast_context():
+        y = net(x).float().sum()
+    torch.autograd.grad(y * float("inf"), x)
+    assert same(engine.state(), before)
+    net.train()
+    train(artifacts, [torch.rand(3, 16)])
+    assert artifacts.skipped_steps == 0
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activation_checkpointing_records_what_a_plain_forward_does(reentrant: bool) -> None:
+    states = []
+    for checkpointed in (False, True):
+        torch.manual_seed(2)
+        net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+        artifacts, engine = prepared(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            x = torch.rand(3, 16).requires_grad_()
+            with artifacts.autocast_context():
+                y = checkpoint(net, x, use_reentrant=reentrant) if checkpointed else net(x)
+                loss = y.float().square().mean()
+            artifacts.backward(loss, optimizer)
+        states.append((engine.state()["layers"], net.state_dict()))
+    assert same(dict(enumerate(states[0])), dict(enumerate(states[1])))
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors is a no-op")
+def test_layers_without_elements_are_left_alone() -> None:
+    net = nn.ModuleList([nn.Linear(8, 4), nn.Linear(4, 0)])
+    artifacts, _ = prepared(net)
+    assert artifacts.plan.converted == ("0",)
