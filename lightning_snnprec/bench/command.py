@@ -9,6 +9,7 @@ _BENCHMARKS = {
     "overhead": "step time through SNNPrecision against Lightning's own MixedPrecision",
     "numerics": "errors of a layer in each precision against FP64",
     "digits": "accuracy on the digits in each precision, over several seeds",
+    "neuron": "neuron kernels against copy bandwidth and SpikingJelly's kernels, on a GPU",
     "tables": "write the tables of a Markdown file from the records",
 }
 

@@ -1,0 +1,1 @@
+"""What runs on the GPU: Triton code only."""
